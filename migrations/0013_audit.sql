@@ -1,4 +1,5 @@
--- The audit trail: one row for each change of a tenant and its keys, and for each decision on a tool call. In the root
+-- The audit trail: one row for each change of a tenant and its keys, for each export and erasure of a user, and for each
+-- decision on a tool call. In the root
 -- database only. Rows contain ids, rules and limits, but no secrets and no content of users.
 
 CREATE TABLE audit (

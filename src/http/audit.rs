@@ -1,11 +1,11 @@
 //! The audit trail of a tenant, for the operator.
 
-use super::gateway::GatewayCall;
+use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::request::{Request, RequestExt};
 use super::response::Response;
 use super::{address, page};
 use crate::ports::directory::Tenant;
-use crate::types::{Actor, AuditAction, AuditEntry, AuditQuery, Problem, TenantId, Timestamp};
+use crate::types::{Actor, AuditAction, AuditEntry, AuditQuery, Problem, RequestId, TenantId, Timestamp};
 use serde_json::{Map, Value, json};
 
 /// Maximum size of a row's details, in bytes of JSON. With more, they name the changed fields only.
@@ -13,25 +13,64 @@ const MAX_DETAILS: usize = 4 << 10;
 /// The fields of a tenant that a request changes.
 const FIELDS: [&str; 5] = ["name", "jwt", "shard", "permissions", "limits"];
 
-/// Returns the row for a change that this request makes.
-pub(super) fn entry(
-    call: &GatewayCall<'_>,
+/// The request that a row is about, and who sent it.
+pub(super) struct Origin<'a> {
+    gateway: &'a Gateway,
+    request: &'a Request,
+    request_id: &'a RequestId,
+    actor: Actor,
+}
+
+impl<'a> From<&GatewayCall<'a>> for Origin<'a> {
+    fn from(call: &GatewayCall<'a>) -> Self {
+        let GatewayCall { gateway, request, request_id, .. } = call;
+        Self { gateway, request, request_id, actor: Actor::Operator }
+    }
+}
+
+impl<'a> From<&TenantCall<'a>> for Origin<'a> {
+    fn from(call: &TenantCall<'a>) -> Self {
+        let TenantCall { gateway, request, request_id, caller, .. } = call;
+        let actor = Actor::Caller { user: caller.user.clone(), key: caller.key.clone() };
+        Self { gateway, request, request_id, actor }
+    }
+}
+
+/// Returns the row for what this request does.
+pub(super) fn entry<'a>(
+    origin: impl Into<Origin<'a>>,
     tenant: &TenantId,
     action: AuditAction,
     object: &str,
     details: Map<String, Value>,
 ) -> AuditEntry {
+    let Origin { gateway, request, request_id, actor } = origin.into();
     AuditEntry {
         tenant: tenant.clone(),
-        id: call.gateway.make_id(),
-        at: call.gateway.clock.now(),
-        actor: Actor::Operator,
+        id: gateway.make_id(),
+        at: gateway.clock.now(),
+        actor,
         action,
         object: object.to_owned(),
-        address: address::of(call.request),
-        request_id: Some(call.request_id.clone()),
+        address: address::of(request),
+        request_id: Some(request_id.clone()),
         details,
     }
+}
+
+/// Adds the row of an export or an erasure, which must not begin without it.
+///
+/// # Errors
+/// If the directory fails.
+pub(super) async fn record<'a>(
+    origin: impl Into<Origin<'a>>,
+    tenant: &TenantId,
+    action: AuditAction,
+    object: &str,
+) -> Result<(), Problem> {
+    let origin = origin.into();
+    let gateway = origin.gateway;
+    Ok(gateway.directory.append_audit(&[entry(origin, tenant, action, object, Map::new())]).await?)
 }
 
 /// Describes a change of a tenant: the names of the changed fields, and their values before and after. The name of the

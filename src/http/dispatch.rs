@@ -90,7 +90,7 @@ async fn dispatch(
         Handler::Tenant(scope, handler) => {
             let caller = &authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
-            let call = TenantCall { gateway, request: &request, params, caller };
+            let call = TenantCall { gateway, request_id, request: &request, params, caller };
             let work = handler(&call);
             let of = (Some(&caller.tenant), &owner(caller, &request));
             once(gateway, request_id, &found, &request, of, work).await

@@ -11,6 +11,7 @@ mod part;
 mod sessions;
 mod zip;
 
+use super::audit::{self, Origin};
 use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::owner::user_of;
 use super::request::{Request, RequestExt};
@@ -20,7 +21,9 @@ use super::{page, usage};
 use crate::memory::Memories;
 use crate::ports::directory::Tenant;
 use crate::ports::{Directory, Ledger, SessionReader};
-use crate::types::{Day, ErrorCode, KeyId, Principal, Problem, Scope, Scopes, TenantPolicy, UserId};
+use crate::types::{
+    AuditAction, Day, ErrorCode, KeyId, Principal, Problem, Scope, Scopes, TenantPolicy, UserId,
+};
 use crate::workspace::Workspaces;
 use http::StatusCode;
 use output::written;
@@ -63,7 +66,9 @@ pub(super) async fn of_tenant(call: &GatewayCall<'_>) -> Result<Response, Proble
     let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
     let policy = tenant.policy();
     let user = named_user(call.request)?;
-    respond(call.gateway, call.request, Subject { tenant: tenant.id.clone(), user }, Some(tenant), policy)
+    let subject = Subject { tenant: tenant.id.clone(), user };
+    record(call, &subject).await?;
+    respond(call.gateway, call.request, subject, Some(tenant), policy)
 }
 
 /// `GET /v1/export`. A token exports its own user only; a key needs the scope `admin`.
@@ -78,7 +83,17 @@ pub(super) async fn own(call: &TenantCall<'_>) -> Result<Response, Problem> {
     };
     let tenant = call.gateway.directory.tenant(&caller.tenant).await?;
     let subject = Subject { tenant: caller.tenant.clone(), user };
+    record(call, &subject).await?;
     respond(call.gateway, call.request, subject, tenant, caller.policy.clone())
+}
+
+/// Records the request in the audit trail.
+async fn record<'a>(origin: impl Into<Origin<'a>>, subject: &Subject) -> Result<(), Problem> {
+    let Subject { tenant, user } = subject;
+    match user {
+        Some(user) => audit::record(origin, tenant, AuditAction::UserExported, user).await,
+        None => audit::record(origin, tenant, AuditAction::TenantExported, tenant).await,
+    }
 }
 
 /// Returns the user that the query names.

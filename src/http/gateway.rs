@@ -151,6 +151,8 @@ impl GatewayCall<'_> {
 pub struct TenantCall<'a> {
     /// The gateway.
     pub gateway: &'a Gateway,
+    /// The id of the request.
+    pub request_id: &'a RequestId,
     /// The request, with its body.
     pub request: &'a Request,
     /// The parameters of the path.

@@ -140,5 +140,5 @@ pub(super) async fn erase_user(call: &TenantCall<'_>) -> Result<Response, Proble
         return Err(Problem::field("?user", "missing: the user to erase"));
     }
     let Owner { tenant, user, .. } = owner(call, named, None, "?")?;
-    users::erase(call.gateway, &tenant, &user).await
+    users::erase(call.gateway, call, &tenant, &user).await
 }

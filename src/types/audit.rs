@@ -17,6 +17,15 @@ pub enum AuditAction {
     /// The tenant was deleted. Its data is erased from then on.
     #[serde(rename = "tenant.deleted")]
     TenantDeleted,
+    /// A part of an export of the tenant was requested.
+    #[serde(rename = "tenant.exported")]
+    TenantExported,
+    /// A part of an export of a user was requested.
+    #[serde(rename = "user.exported")]
+    UserExported,
+    /// The erasure of a user was requested.
+    #[serde(rename = "user.erased")]
+    UserErased,
     /// A key was created.
     #[serde(rename = "key.created")]
     KeyCreated,
@@ -78,7 +87,7 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What was done.
     pub action: AuditAction,
-    /// The id of what was changed or decided: a tenant, a key or a tool call.
+    /// The id of what the action concerns: a tenant, a user, a key or a tool call.
     pub object: String,
     /// The address of the client, if the platform reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The audit trail of a tenant.
 
 use crate::stage::{ADMIN, Answer, NOW, Request, Stage, delete, get, post, request};
-use edge_harness::http::{route::Handler, routes::ROUTES};
+use edge_harness::http::{Handled, route::Handler, routes::ROUTES};
 use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -57,7 +57,12 @@ fn each_change_adds_one_row_and_a_refused_one_none() {
             assert!(!row.to_string().contains(secret), "{row}");
         }
         assert_eq!((&row["actor"], &row["address"]), (&json!({ "type": "operator" }), &json!("2001:db8::7")));
-        assert_eq!(row["object"], if action.starts_with("key") { key.as_str() } else { "acme" });
+        let object = match action {
+            "key.created" | "key.revoked" => key.as_str(),
+            "user.erased" => "ann",
+            _ => "acme",
+        };
+        assert_eq!(row["object"], object);
         row["details"].clone()
     };
 
@@ -90,6 +95,8 @@ fn each_change_adds_one_row_and_a_refused_one_none() {
     assert_eq!(made, json!({ "scopes": ["read"], "expires_at": null }));
     let revoke = |key: &str| delete(&format!("{keys}/{key}"));
     step("DELETE /v1/admin/tenants/{tenant}/keys/{key}", &revoke, "key.revoked");
+    let erase = |_: &str| delete(&format!("{at}/users/ann"));
+    step("DELETE /v1/admin/tenants/{tenant}/users/{user}", &erase, "user.erased");
     step("DELETE /v1/admin/tenants/{tenant}", &|_| delete(at), "tenant.deleted");
 
     let all = rows(&stage, "");
@@ -124,6 +131,32 @@ fn a_repeated_request_adds_no_second_row() {
         assert_eq!(stage.answer(made.json(&json!({ "id": "acme" }))).status, 201);
     }
     assert_eq!(fields(&rows(&stage, ""), "action"), ["tenant.created"]);
+}
+
+#[test]
+fn exports_and_erasures_name_who_asked() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (id, key) = stage.key("acme", json!({ "scopes": ["chat", "read", "admin"] }));
+    let (operator, caller) = (json!({ "type": "operator" }), json!({ "type": "caller", "key": id }));
+    for (request, credential, action, object, actor) in [
+        (get("/v1/admin/tenants/acme/export"), ADMIN, "tenant.exported", "acme", &operator),
+        (get("/v1/admin/tenants/acme/export?user=ann"), ADMIN, "user.exported", "ann", &operator),
+        (get("/v1/export"), &key, "tenant.exported", "acme", &caller),
+        (get("/v1/export?user=ann"), &key, "user.exported", "ann", &caller),
+        (delete("/v1/memory?user=ann"), &key, "user.erased", "ann", &caller),
+    ] {
+        stage.clock.advance(Duration::from_secs(1));
+        let Handled::Response(response) = stage.send(request.bearer(credential)) else { panic!("forwarded") };
+        assert!(response.status().is_success(), "{object}");
+        let row = rows(&stage, "").into_iter().next().unwrap();
+        assert_eq!((&row["action"], &row["object"], &row["actor"]), (&json!(action), &json!(object), actor));
+    }
+    let all = rows(&stage, "");
+    stage.clock.advance(Duration::from_secs(1));
+    let (_, reader) = stage.key("acme", json!({ "scopes": ["read"] }));
+    assert_eq!(stage.answer(get("/v1/export").bearer(&reader)).code(), (403, "missing_scope"));
+    assert_eq!(rows(&stage, "")[1..], all, "a refused export has no row");
 }
 
 #[test]
