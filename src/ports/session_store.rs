@@ -188,7 +188,7 @@ impl Iterator for Records<'_> {
 
 /// The storage of one session: an append-only log and a few small documents.
 pub trait SessionStore {
-    /// Returns whether anything was ever stored.
+    /// Returns whether anything is stored. A store without anything reads as empty.
     ///
     /// # Errors
     /// The store failed.

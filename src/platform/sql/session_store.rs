@@ -124,14 +124,17 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
     }
 
     fn last_seq(&self) -> Result<u64, StoreError> {
-        log::last_seq(&self.db)
+        if self.exists()? { log::last_seq(&self.db) } else { Ok(0) }
     }
 
     fn read(&self, select: Select<'_>) -> Result<Page, StoreError> {
-        log::read(&self.db, select)
+        if self.exists()? { log::read(&self.db, select) } else { Ok(Page::default()) }
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        if !self.exists()? {
+            return Ok(None);
+        }
         let query = "SELECT json, parts FROM document WHERE key = ? ORDER BY part";
         let rows = self.db.query(query, &[key.into()])?;
         let Some(first) = rows.first() else { return Ok(None) };
@@ -140,6 +143,9 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        if !self.exists()? {
+            return Ok(Vec::new());
+        }
         // A range of the primary key, so that only matching rows are read.
         let query =
             "SELECT key, json, part, parts FROM document WHERE key >= ? AND key < ? ORDER BY key, part";
@@ -158,7 +164,6 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
     }
 
     fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-        // The first commit of a session creates the tables, and may need the keys.
         if !self.exists()? {
             return Ok(Vec::new());
         }
