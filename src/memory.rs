@@ -327,6 +327,15 @@ impl Memories {
         Ok(!self.index.erase(tenant, user).await?)
     }
 
+    /// Removes some of the terms that the index still has of erased entries. Returns whether another call has to
+    /// follow.
+    ///
+    /// # Errors
+    /// Returns an error when the index is unavailable.
+    pub async fn drop_erased_terms(&self) -> MemoryResult<bool> {
+        self.index.drop_erased_terms(self.one_shot.clock.now()).await
+    }
+
     /// Claims the extraction of facts, which is granted once per `gap` for each user. Returns `None` when
     /// granted, otherwise the time at which it can be claimed again.
     ///

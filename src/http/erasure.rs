@@ -28,7 +28,7 @@ const SESSIONS_PER_STEP: usize = 200;
 const STEP_CALLS: usize = 16;
 /// Maximum number of deleted tenants that one run processes.
 const TENANTS_PER_RUN: usize = 500;
-/// Maximum number of passes that remove expired rows and unreferenced objects, and the calls of one.
+/// Maximum number of passes of [`maintain`], and the calls of one.
 const MAINTENANCE_PASSES: usize = 5;
 const MAINTENANCE_CALLS: usize = 20;
 
@@ -69,7 +69,7 @@ pub(super) async fn erase_user(
     }
 }
 
-/// Runs from cron: removes expired rows and objects that no file refers to, and continues the erasure of deleted
+/// Runs from cron: removes what is not used any more, and continues the erasure of deleted
 /// tenants. Returns whether work is left that the next run will do.
 ///
 /// # Errors
@@ -81,13 +81,14 @@ pub async fn sweep(gateway: &Gateway) -> Result<bool, Problem> {
     Ok(maintained? || left)
 }
 
-/// Removes expired rows and unreferenced objects. Returns whether there are more.
+/// Removes expired rows, unreferenced objects, and the terms of erased memory. Returns whether there are more.
 async fn maintain(gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
     let now = gateway.clock.now();
     for _ in 0..MAINTENANCE_PASSES {
         allowance.spend(MAINTENANCE_CALLS);
         let (collected, expired) = (gateway.files.collect(now).await, gateway.directory.expire(now).await);
-        if !(collected? | expired?) {
+        let merged = gateway.memories.drop_erased_terms().await;
+        if !(collected? | expired? | merged?) {
             return Ok(false);
         }
     }

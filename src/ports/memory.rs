@@ -267,4 +267,8 @@ pub trait MemoryIndex {
     /// whether more is
     /// left.
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool>;
+
+    /// Removes some of the terms that the index still has of erased entries and of erased sessions, in every database.
+    /// Returns whether another call has to follow.
+    async fn drop_erased_terms(&self, now: Timestamp) -> MemoryResult<bool>;
 }

@@ -1,13 +1,15 @@
-//! Exports and erasure of tenants and users with one of everything.
+//! Exports, and erasure that leaves nothing: tenants and users with one of everything.
 
-use crate::support::{Chat, Client, Response, Server};
+use crate::support::{Chat, Client, PATIENCE, Response, Server};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 use std::thread;
+use std::time::Instant;
 
 const TENANTS: &str = "/v1/admin/tenants";
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Creates a tenant and a client with a key of it.
 #[track_caller]
@@ -16,6 +18,21 @@ fn tenant(server: &Server, id: &str) -> Client {
     let scopes = json!({ "scopes": ["chat", "read", "approve", "admin"] });
     let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
     server.anonymous().with_key(key["key"].as_str().unwrap())
+}
+
+/// Starts a server whose agent has subagents.
+fn furnished_server() -> Server {
+    Server::start(json!({ "SUBAGENTS": "[]" }))
+}
+
+/// Waits until so many sessions are listed, those of subagents included. A session is listed after its first turn began.
+#[track_caller]
+fn until_listed(server: &Server, count: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    let listed = || server.rows().lines().filter(|line| line.contains("\"table\":\"sessions\"")).count();
+    while listed() < count {
+        assert!(Instant::now() < deadline, "{} sessions are listed", listed());
+    }
 }
 
 /// Stores one of everything for a user. All of it contains `mark`.
@@ -72,12 +89,13 @@ fn unzip(response: &Response) -> BTreeMap<String, String> {
 
 #[test]
 fn an_export_has_everything_of_its_subject_only() {
-    let server = Server::start(json!({}));
+    let server = furnished_server();
     let (client, other) = (tenant(&server, "acme"), tenant(&server, "other"));
     let ann = furnish(&client, "ann", "annmark1");
     furnish(&client, "bob", "bobmark2");
     furnish(&other, "ann", "foreignmark3");
 
+    until_listed(&server, 6);
     let whole = unzip(&server.admin().get(&format!("{TENANTS}/acme/export")));
     let manifest: Value = serde_json::from_str(&whole["manifest.json"]).unwrap();
     assert_eq!((&manifest["complete"], &manifest["failed"]), (&json!(true), &json!([])), "{manifest}");
@@ -101,8 +119,9 @@ fn an_export_has_everything_of_its_subject_only() {
     let log = &whole[&format!("sessions/{}.ndjson", ann.id)];
     let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(records, ann.log(), "the records as the API returns them");
-    let children = whole["sessions.ndjson"].lines().filter(|line| line.contains("\"parent\""));
-    assert_eq!(children.count(), 2);
+    let child = records.iter().find(|record| record["type"] == "subagent.started").unwrap();
+    let child = child["session"].as_str().unwrap();
+    assert!(whole.contains_key(&format!("sessions/{child}.ndjson")));
     for name in ["tenant.json", "keys.ndjson", "usage.ndjson"] {
         assert!(whole.contains_key(name), "{name}");
     }
@@ -164,4 +183,50 @@ fn hundreds_of_sessions_are_erased_by_one_run_of_cron() {
     assert_eq!(server.scheduled()["outcome"], "ok");
     assert_eq!(server.admin().get(&format!("{TENANTS}/many")).expect(200)["sessions_left"], 0);
     assert!(!server.rows().contains("many-"), "no row names a session");
+}
+
+/// What may name a deleted tenant: the operator's trail, and the local runtime's own table of the names of objects.
+const KEPT: &str = "audit,__miniflare_do_name";
+
+#[test]
+fn a_deleted_tenant_leaves_nothing() {
+    let mut server = furnished_server();
+    let (id, mark) = ("tenant-gone-471", "gonemark4711");
+    let client = tenant(&server, id);
+    furnish(&client, "ann", mark);
+    furnish(&tenant(&server, "stays"), "ann", "staymark12");
+    let found = server.scan(KEPT, &[id, mark]);
+    assert!(found.lines().count() >= 6, "the scan finds what is stored: {found}");
+
+    server.admin().delete(&format!("{TENANTS}/{id}")).expect(204);
+    server.scheduled();
+    // The id is held back, and responses to Idempotency-Keys are stored for a day.
+    server.restart_with(json!({ "CLOCK_OFFSET_MS": (2 * DAY_MS).to_string() }));
+    server.scheduled();
+    server.admin().get(&format!("{TENANTS}/{id}")).expect(404);
+    let found = server.scan(KEPT, &[id, mark]);
+    assert_eq!(found, "");
+    assert!(!server.scan(KEPT, &["staymark12"]).is_empty(), "other tenants keep their data");
+}
+
+#[test]
+fn an_erased_user_leaves_nothing_but_usage() {
+    let mut server = furnished_server();
+    let client = tenant(&server, "acme");
+    let (user, mark) = ("user-gone-471", "gonemark4711");
+    furnish(&client, user, mark);
+    furnish(&client, "stays", "staymark12");
+    until_listed(&server, 4);
+    let path = format!("{TENANTS}/acme/users/{user}");
+    while server.admin().delete(&path).status == 202 {}
+    assert_eq!(server.admin().delete(&path).status, 204);
+    let usage = client.get("/v1/usage?group=user").expect(200);
+    assert!(usage["data"].to_string().contains(user), "usage stays: {usage}");
+    // Objects of files, and responses to Idempotency-Keys, are removed later.
+    server.restart_with(json!({ "CLOCK_OFFSET_MS": (2 * DAY_MS).to_string() }));
+    server.scheduled();
+    let found = server.scan(KEPT, &[user, mark]);
+    let found: Vec<_> = found.lines().filter(|line| !line.contains("TenantObject")).collect();
+    assert_eq!(found, Vec::<&str>::new(), "outside of the ledger");
+    assert!(!server.scan(KEPT, &["staymark12"]).is_empty(), "other users keep their data");
 }

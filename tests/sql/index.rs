@@ -94,6 +94,46 @@ fn removal_is_bounded_and_continues() {
 }
 
 #[test]
+fn terms_of_erased_entries_leave_the_index_within_a_day() {
+    let (database, index) = index();
+    let holds = |text: &str| {
+        let blocks = database.dump("SELECT hex(block) FROM memory_terms_data");
+        let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
+        blocks.iter().any(|block| block.contains(&hex))
+    };
+    let merge = |hours: u64| {
+        let now = Timestamp(1_000 * 3_600 * hours);
+        let steps = (0..100).take_while(|_| block_on(index.drop_erased_terms(now)).unwrap());
+        assert!(steps.count() < 100, "a merge ends");
+    };
+    merge(100);
+    // Small loads, so that the index has several segments, of which the erased terms are a small part.
+    for n in 0..200 {
+        let of_user = |user: &str| turn(n, "s", &format!("{user}word{n} common"));
+        block_on(index.add(&turns_of("bob"), &[of_user("bob")])).unwrap();
+        if n % 20 == 0 {
+            block_on(index.add(&turns_of("ann"), &[of_user("ann")])).unwrap();
+        }
+    }
+    assert!(holds("annword") && holds("bobword"));
+    while block_on(index.erase(&"t".into(), Some(&"ann".into()))).unwrap() {}
+    assert!(holds("annword"), "a deletion only marks the terms");
+    merge(101);
+    assert!(holds("annword"), "at most one merge a day");
+    merge(125);
+    assert!(!holds("annword") && holds("bobword"));
+    let words = ["bobword7".to_owned(), "common".to_owned()];
+    assert_eq!(block_on(index.statistics(&turns_of("bob"), &words)).unwrap().frequency, [1, 200]);
+
+    while block_on(index.remove(&turns_of("bob"), &Removal::Session("s".into()))).unwrap() {}
+    merge(150);
+    assert!(!holds("bobword"), "also those of an erased session");
+    let before = database.statements();
+    merge(200);
+    assert_eq!(database.statements() - before, 1, "nothing is merged without an erasure");
+}
+
+#[test]
 fn collections_are_listed_in_pages() {
     let (_, index) = index();
     for user in ["bob", "ann"] {

@@ -145,6 +145,15 @@ impl Server {
         self.script("dump.mjs", &[])
     }
 
+    /// Stops the Worker, and searches its state for texts, without these tables. Starts it again, and returns what was
+    /// found, as lines of JSON.
+    pub fn scan(&mut self, without_tables: &str, texts: &[&str]) -> String {
+        self.kill();
+        let found = self.script("scan.mjs", &[&[without_tables], texts].concat());
+        self.run();
+        found
+    }
+
     /// Stops the Worker, runs a statement in each of its D1 databases, and starts it again.
     pub fn edit(&mut self, sql: &str) {
         self.kill();

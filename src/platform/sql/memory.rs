@@ -1,4 +1,4 @@
-//! The memory index (`migrations/0004_memory.sql`, `0011_tenant_storage.sql`).
+//! The memory index (`migrations/0004_memory.sql`, `0011_tenant_storage.sql`, `0015_erased_terms.sql`).
 //!
 //! All collections share one full-text index. To keep them apart, each term is stored as `c@_term`, where the
 //! database replaces `@`, which no term contains, with the collection's number.
@@ -6,6 +6,7 @@
 mod add;
 mod find;
 mod list;
+mod merge;
 mod remove;
 
 use super::{Databases, Sql, SqlError, Statement, Value, read, storage};
@@ -225,5 +226,17 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
 
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool> {
         more(&self.batch(tenant, &remove::all(tenant, user)).await?)
+    }
+
+    async fn drop_erased_terms(&self, now: Timestamp) -> MemoryResult<bool> {
+        let (mut more, mut failed) = (false, None);
+        for database in self.databases.all() {
+            // A database that fails does not block the others.
+            match merge::step(&database, now).await {
+                Ok(is_merging) => more |= is_merging,
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(more), |error| Err(error.into()))
     }
 }

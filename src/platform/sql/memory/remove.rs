@@ -1,7 +1,7 @@
 //! Removing entries in batches. An entry is removed with all its parts, so that it can be added again at
 //! once. Triggers update terms, groups and counts (`migrations/0004_memory.sql`).
 
-use super::{COLLECTION, list::Filter};
+use super::{COLLECTION, list::Filter, merge};
 use crate::platform::sql::memory_spaces::dirty_since;
 use crate::platform::sql::{Statement, Value, json};
 use crate::ports::memory::{Collection, CollectionKind, LONG_TERM, MemoryResult, Removal};
@@ -37,6 +37,9 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
         );
         let space: [&str; 3] = [&collection.tenant, &collection.user, &collection.agent];
         statements.push(Statement::new(sql, space.map(Value::from)));
+    }
+    if matches!(what, Removal::Session(_)) {
+        statements.push(merge::request());
     }
     let more = format!("SELECT EXISTS (SELECT 1 FROM memory_entries WHERE {condition}) AS more");
     statements.push(Statement::new(more, args));
@@ -78,5 +81,6 @@ pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a UserId>) -> Vec<Sta
              OR EXISTS (SELECT 1 FROM memory_spaces WHERE {condition}) AS more"
         ),
     ];
-    statements.map(|sql| Statement::new(sql, args.clone())).into()
+    let statements = statements.map(|sql| Statement::new(sql, args.clone()));
+    std::iter::once(merge::request()).chain(statements).collect()
 }
