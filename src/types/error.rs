@@ -64,7 +64,6 @@ error_codes! {
     NotFound, "not_found", 404, "The resource does not exist";
     UnknownAgent, "unknown_agent", 404, "The deployment has no such agent";
     MethodNotAllowed, "method_not_allowed", 405, "The resource does not support this method";
-    NotAcceptable, "not_acceptable", 406, "None of the accepted media types is available";
     SessionBusy, "session_busy", 409, "A turn is running in the session";
     QueueFull, "queue_full", 429, "The session's queue is full";
     IdempotencyInProgress, "idempotency_in_progress", 409, "A request with this Idempotency-Key is still running";
