@@ -6,25 +6,42 @@
 use edge_harness::http::{route::Handler, routes::ROUTES};
 use edge_harness::standard::settings::{Kind, SETTINGS, Setting};
 use pretty_assertions::assert_eq;
-use std::{fmt::Write, fs, path::PathBuf};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+#[path = "docs/reference.rs"]
+mod reference;
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Compares the text between the markers of a file with `generated`, or replaces it.
+/// Returns the text between the markers of a section, after it has been replaced by `generated` if `UPDATE_DOCS` is set.
 #[track_caller]
-fn generate(file: &str, generated: &str) {
-    const BEGIN: &str = "<!-- generated -->\n";
-    const END: &str = "<!-- end of generated -->\n";
+fn section(file: &str, name: &str, generated: &str) -> String {
+    // Tests run concurrently, and several sections are in the same file.
+    static FILES: Mutex<()> = Mutex::new(());
+    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
     let text = fs::read_to_string(path(file)).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("a begin marker");
-    let (found, after) = rest.split_once(END).expect("an end marker");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(path(file), format!("{before}{BEGIN}{generated}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(found, generated, "{file} is stale; run: UPDATE_DOCS=1 cargo test --test docs");
+    let (before, rest) = text.split_once(&begin).expect("a begin marker");
+    let (found, after) = rest.split_once(&end).expect("an end marker");
+    if std::env::var_os("UPDATE_DOCS").is_none() {
+        return found.to_owned();
     }
+    fs::write(path(file), format!("{before}{begin}{generated}{end}{after}")).unwrap();
+    generated.to_owned()
+}
+
+/// Compares the text between the markers of a section with `generated`, or replaces it.
+#[track_caller]
+fn generate(file: &str, name: &str, generated: &str) {
+    let found = section(file, name, generated);
+    assert_eq!(found, generated, "{file} is stale; run: UPDATE_DOCS=1 cargo test --test docs");
 }
 
 fn settings() -> impl Iterator<Item = &'static Setting> {
@@ -61,7 +78,7 @@ fn configuration_lists_every_setting() {
             }
         }
     }
-    generate("docs/configuration.md", &format!("{text}\n"));
+    generate("docs/configuration.md", "generated", &format!("{text}\n"));
 }
 
 #[test]
@@ -141,21 +158,23 @@ fn events_lists_every_event_and_its_fields() {
     }
 }
 
+/// Returns the Rust sources of a folder, joined.
+fn source_of(folder: impl AsRef<Path>) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(path("").join(folder)).unwrap().flatten().map(|entry| entry.path()) {
+        if entry.is_dir() && !entry.ends_with("target") {
+            text.push_str(&source_of(entry));
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(entry).unwrap());
+        }
+    }
+    text
+}
+
 #[test]
 fn rust_in_the_docs_is_from_the_examples() {
-    fn files(folder: PathBuf) -> String {
-        let mut text = String::new();
-        for entry in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
-            if entry.is_dir() && !entry.ends_with("target") {
-                text.push_str(&files(entry));
-            } else if entry.extension().is_some_and(|extension| extension == "rs") {
-                text.push_str(&fs::read_to_string(entry).unwrap());
-            }
-        }
-        text
-    }
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let examples = words(&files(path("examples")));
+    let examples = words(&source_of("examples"));
     let text = page("docs/extending.md");
     let blocks: Vec<_> =
         text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
