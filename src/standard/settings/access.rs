@@ -19,7 +19,7 @@ pub const TOPIC: Topic = Topic {
                   stored secrets with it, such as the `jwks` of tenants. Before you change it, see \
                   [operations.md](operations.md#changing-the-operators-key). Without an `ADMIN_KEY`, the routes below \
                   `/v1/admin/` and `/v1/tickets` do not work. If the `ADMIN_KEY` is too short, these routes respond 501 \
-                  `not_configured`. `make dev` creates an `ADMIN_KEY`.",
+                  `not_configured`; sessions still work. `make dev` creates an `ADMIN_KEY`.",
             example: "",
         },
         Setting {

@@ -33,8 +33,8 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "at most 100 ids separated by commas",
             doc: "The ids of agents besides `default`, for example `support, sales`. A request that names another agent \
-                  gets 404 `unknown_agent`. All agents have the same settings, but each has its own sessions, \
-                  [shared files](http-api.md#workspace-files), and for each user files and memory.",
+                  gets 404 `unknown_agent`. All agents have the same settings. Each agent has its own sessions and \
+                  [shared files](http-api.md#workspace-files), and separate files and memory for each user.",
             example: "",
         },
         Setting {
@@ -46,7 +46,8 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "text",
             doc: "The agent's instructions, which replace the built-in ones. The server always adds a warning to the model: \
-                  text from tools, files and the web is data and not instructions.",
+                  text from tools, files and the web is data and not instructions. The \
+                  [context files](memory.md#context-files) are an exception.",
             example: "",
         },
         Setting {
@@ -114,8 +115,8 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(select_tools),
             default: "",
             expects: "a whole number from 1",
-            doc: "Maximum number of tools in a model request, without those that ask questions, submit plans or keep \
-                  the task list, which are always offered. If the agent has more, the server offers those that best \
+            doc: "Maximum number of tools in a model request. The [control tools](reference.md#built-in-tools), which ask \
+                  questions, submit plans or keep the task list, are always offered and do not count. If the agent has more, the server offers those that best \
                   match the user's words. `read_artifact` and `recall` are always among them. Not set: all tools.",
             example: "",
         },
@@ -142,7 +143,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "8",
             expects: "a whole number from 1",
-            doc: "Maximum number of subagents that a turn runs at a time. Others wait until all of these have ended.",
+            doc: "Maximum number of subagents that a turn runs at a time. If the model starts more in one step, they run in \
+                  batches: the next batch starts when the whole current one has ended.",
             example: "",
         },
         Setting {

@@ -86,9 +86,12 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The default model of sessions. Not set: `openai/gpt-5-mini` if `OPENAI_API_KEY` is set, or else \
-                  `anthropic/claude-sonnet-4-5` if `ANTHROPIC_API_KEY` is set, or else the `default_model` of the \
-                  first entry of `PROVIDERS` that has one and that needs no `key` or has it, or else `demo/echo`.",
+            doc: "The default model of sessions. Not set: the first of these that applies.\n\n\
+                  1. `openai/gpt-5-mini`, if `OPENAI_API_KEY` is set\n\
+                  2. `anthropic/claude-sonnet-4-5`, if `ANTHROPIC_API_KEY` is set\n\
+                  3. the `default_model` of the first entry of `PROVIDERS` that has a `default_model`, and either no `key` \
+                  or a `key` whose secret is set\n\
+                  4. `demo/echo`",
             example: "",
         },
         Setting {

@@ -19,18 +19,18 @@ pub const TOPIC: Topic = Topic {
         count(
             "STORAGE_FILES",
             |config, text| set(&mut config.storage.files, text),
-            "The maximum number of files.",
+            "The maximum number of files. Not set: no limit.",
         ),
         count(
             "STORAGE_MEMORY_ROWS",
             |config, text| set(&mut config.storage.memory_rows, text),
             "The maximum number of rows of the memory index. A fact is a row; a long message of a conversation is \
-             several.",
+             several. Not set: no limit.",
         ),
         count(
             "STORAGE_SESSIONS",
             |config, text| set(&mut config.agent.max_sessions, text),
-            "The maximum number of sessions.",
+            "The maximum number of sessions. Not set: no limit.",
         ),
     ],
 };
