@@ -115,8 +115,8 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(select_tools),
             default: "",
             expects: "a whole number from 1",
-            doc: "Maximum number of tools in a model request. The [control tools](reference.md#built-in-tools), which ask \
-                  questions, submit plans or keep the task list, are always offered and do not count. If the agent has more, the server offers those that best \
+            doc: "Maximum number of tools in a model request. The [control tools](reference.md#built-in-tools), such as \
+                  `ask_user` and the tools for plans and tasks, are always offered and do not count. If the agent has more, the server offers those that best \
                   match the user's words. `read_artifact` and `recall` are always among them. Not set: all tools.",
             example: "",
         },
