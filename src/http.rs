@@ -31,6 +31,7 @@ mod keys;
 mod lists;
 mod loopback;
 mod memory;
+pub mod moves;
 pub mod multipart;
 pub mod owner;
 mod page;

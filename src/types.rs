@@ -42,7 +42,7 @@ pub use delta::{Cursor, Delta};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
 pub use event::{EventKind, Record};
 pub use id::{
-    AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, RequestId,
+    AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, MoveId, RequestId,
     SessionId, TenantId, TurnId, UserId,
 };
 pub use message::{FileRef, Message, Part, Role, ToolCall};

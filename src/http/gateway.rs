@@ -7,7 +7,9 @@ use super::pattern::Params;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
 use crate::memory::Memories;
-use crate::ports::{Clock, Directory, Entropy, Http, Ledger, Log, SessionEraser, SessionReader, Signatures};
+use crate::ports::{
+    Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
+};
 use crate::types::{AgentId, ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId, TenantLimits};
 use crate::workspace::Workspaces;
 use std::fmt;
@@ -77,6 +79,8 @@ pub struct Gateway {
     pub ledger: Rc<dyn Ledger>,
     /// The requests that this isolate has taken from them.
     pub requests: RequestBlocks,
+    /// The moves of tenants between shards.
+    pub moves: Rc<dyn Moves>,
     /// The isolate's cache of credentials.
     pub cache: Rc<AuthCache>,
     /// Writes a line to the log.

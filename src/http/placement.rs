@@ -7,8 +7,7 @@ use crate::types::TenantId;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// How long an isolate caches the shard of a tenant. The shard of a tenant never changes, but a later tenant
-/// with the same id may be on another shard.
+/// How long an isolate caches the shard of a tenant that does not move.
 pub const SHARD_TTL: Duration = Duration::from_mins(10);
 
 /// Returns the shard of a tenant; `None` if there are no shards.

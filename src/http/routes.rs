@@ -4,7 +4,7 @@
 use super::pattern::matches;
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
-use super::{audit, export, keys, lists, memory, tenants, tickets, usage, users, workspace};
+use super::{audit, export, keys, lists, memory, moves, tenants, tickets, usage, users, workspace};
 use crate::types::Scope::{self, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -78,6 +78,8 @@ pub static ROUTES: &[Route] = &[
     operator(GET, "/v1/admin/tenants/{tenant}/audit", run!(audit::list)),
     operator(GET, "/v1/admin/tenants/{tenant}/export", run!(export::of_tenant)),
     operator(DELETE, "/v1/admin/tenants/{tenant}/users/{user}", run!(users::delete)),
+    operator(POST, "/v1/admin/tenants/{tenant}/moves", run!(moves::create)),
+    operator(GET, "/v1/admin/tenants/{tenant}/moves", run!(moves::list)),
     operator(POST, "/v1/admin/tenants/{tenant}/keys", run!(keys::create)).once(),
     operator(GET, "/v1/admin/tenants/{tenant}/keys", run!(keys::list)),
     operator(DELETE, "/v1/admin/tenants/{tenant}/keys/{key}", run!(keys::delete)),

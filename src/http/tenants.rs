@@ -57,7 +57,7 @@ struct TenantPatch {
     /// A merge patch of the limits.
     #[serde(default, deserialize_with = "present_object")]
     limits: Option<Option<Map<String, Value>>>,
-    /// Must be the tenant's shard: a tenant does not move.
+    /// Must be the tenant's shard: only a move changes it.
     #[serde(default)]
     shard: Option<String>,
 }
@@ -137,7 +137,9 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
 /// Applies a patch to a tenant.
 async fn apply(gateway: &Gateway, tenant: &mut Tenant, patch: TenantPatch) -> Result<(), Problem> {
     if patch.shard.is_some_and(|shard| shard_of(gateway, tenant) != Some(&shard)) {
-        return Err(Problem::field("/shard", "cannot change: the tenant's rows would have to move"));
+        let detail =
+            format!("cannot change here; move the tenant with POST /v1/admin/tenants/{}/moves", tenant.id);
+        return Err(Problem::field("/shard", detail));
     }
     if let Some(name) = patch.name {
         check_name(&name)?;
@@ -197,7 +199,7 @@ fn shard_for(
 }
 
 /// Returns the shard that a tenant is on.
-fn shard_of<'a>(gateway: &'a Gateway, tenant: &'a Tenant) -> Option<&'a str> {
+pub(super) fn shard_of<'a>(gateway: &'a Gateway, tenant: &'a Tenant) -> Option<&'a str> {
     tenant.shard.as_deref().or_else(|| placement::shard(&tenant.id, &gateway.config.shards))
 }
 

@@ -5,12 +5,14 @@ pub mod audit;
 mod log;
 pub mod memory;
 pub mod memory_spaces;
+pub mod moves;
 pub mod session_store;
 pub mod storage;
 pub mod tenants;
 
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;
+pub use moves::SqlMoves;
 pub use session_store::SqlSessionStore;
 
 use crate::ports::StoreError;
@@ -153,6 +155,9 @@ pub trait Databases {
 
     /// Returns all databases.
     fn all(&self) -> Vec<Self::Database>;
+
+    /// Returns the database of a shard, if it is bound. `DB` is the root.
+    fn named(&self, shard: &str) -> Option<Self::Database>;
 }
 
 /// Returns the rows of the statement at index `number` of its batch.

@@ -52,7 +52,7 @@ pub struct Tenant {
     /// The tenant's identity provider. Contains no secret in plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwt: Option<JwtConfig>,
-    /// The shard that stores all rows of the tenant, permanently; absent without shards.
+    /// The shard that stores all rows of the tenant; absent without shards. Changed by a move only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
     /// The permission rules for all sessions of the tenant.

@@ -163,6 +163,9 @@ id_type! {
     /// The claim of a lease on a memory space.
     LeaseId(is_valid, "lea_");
 
+    /// A move of a tenant to another shard.
+    MoveId(is_valid, "mov_");
+
     /// The content of a large file, as an object in the blob store.
     BlobId(is_valid, "fil_");
 

@@ -8,6 +8,7 @@ mod erasure;
 mod export;
 mod idempotency;
 mod limits;
+mod moves;
 mod rules;
 mod signatures;
 mod signer;

@@ -11,7 +11,7 @@ use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{
-    InMemoryIndex, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
+    InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{
@@ -235,6 +235,7 @@ impl Stage {
             eraser: objects.clone(),
             reader: objects.clone(),
             ledger: ledger.clone(),
+            moves: Rc::new(InMemoryMoves::default()),
             requests: RequestBlocks::default(),
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),

@@ -1,4 +1,4 @@
-//! Tenants on several databases: each tenant stays on one shard for good.
+//! Tenants on several databases: each tenant is on one shard, and only a move changes it.
 
 use crate::support::{Client, Server};
 use pretty_assertions::assert_eq;
@@ -189,4 +189,99 @@ fn adding_a_shard_moves_no_tenant_and_removing_one_stops_only_its_own() {
     server.restart_with_databases(2);
     server.scheduled();
     assert!(!databases(&server).contains_key("lost"), "{}", server.log());
+}
+
+/// Checks that a search finds the tenant's fact.
+#[track_caller]
+fn finds_its_fact(client: &Client) {
+    let found = client.get("/v1/memory/search?user=zoe&q=ferret").expect(200);
+    assert_eq!(found["hits"][0]["text"], "The ferret is called Biscuit", "{found}");
+}
+
+#[test]
+fn a_tenant_moves_while_it_is_used_and_kills_lose_nothing() {
+    let mut server = Server::start(json!({}));
+    let (_, client) = tenant(&server, "mover", Some("DB"));
+    let (_, other) = tenant(&server, "kept", Some("DB"));
+    let fact = json!({ "user": "zoe", "facts": [{ "text": "The ferret is called Biscuit" }] });
+    client.post("/v1/memory", fact).expect(201);
+    let root = databases(&server)["mover"].clone();
+    let moves = format!("{TENANTS}/mover/moves");
+    let phase = |server: &Server| -> String {
+        let listed = server.admin().get(&moves).expect(200);
+        listed["data"][0]["phase"].as_str().unwrap().to_owned()
+    };
+
+    let started = server.admin().post(&moves, json!({ "to": "DB_1" })).expect(202);
+    assert_eq!([&started["from"], &started["to"], &started["phase"]], ["DB", "DB_1", "draining"]);
+    assert_eq!(client.send("PUT", &file("same/small"), b"changed").status, 200);
+    assert_eq!(client.send("PUT", &file("same/small"), b"small-of-mover ").status, 200);
+
+    // Simulates that the move began long ago.
+    server.edit("UPDATE moves SET since = 0");
+    server.begin_scheduled();
+    while phase(&server) == "draining" {}
+    for _ in 0..3 {
+        server.restart();
+        sees_its_own(&client, "mover");
+        finds_its_fact(&client);
+        server.begin_scheduled();
+    }
+    server.restart();
+    while phase(&server) != "cleaning" {
+        server.admin().post(&moves, json!({ "to": "DB_1" })).expect(202);
+        sees_its_own(&client, "mover");
+    }
+    assert_eq!(server.admin().get(&format!("{TENANTS}/mover")).expect(200)["shard"], "DB_1");
+    assert_eq!(client.send("PUT", &file("same/small"), b"small-of-mover ").status, 200);
+
+    server.edit("UPDATE moves SET since = 0");
+    server.scheduled();
+    assert_eq!(phase(&server), "done", "{}", server.log());
+    let found = databases(&server);
+    assert_eq!((found["mover"].len(), found["kept"].len()), (1, 1));
+    assert!(found["mover"].is_disjoint(&root), "no row is left behind");
+    sees_its_own(&client, "mover");
+    finds_its_fact(&client);
+    sees_its_own(&other, "kept");
+    let used = server.admin().get(&format!("{TENANTS}/mover")).expect(200);
+    assert_eq!((&used["storage"]["files"], &used["storage"]["sessions"]), (&json!(2), &json!(1)));
+
+    // Objects of the old shard's files were not collected.
+    server.edit("UPDATE free_blobs SET since = 0");
+    server.scheduled();
+    sees_its_own(&client, "mover");
+
+    server.admin().delete(&format!("{TENANTS}/mover")).expect(204);
+    server.edit("UPDATE tenants SET deleted_at = 0 WHERE deleted_at IS NOT NULL");
+    server.scheduled();
+    assert!(!databases(&server).contains_key("mover"));
+    let tables = ["tenants", "moves", "fences", "memory_collections", "memory_spaces", "tenant_storage"];
+    let left: Vec<_> = rows(&server, &tables)
+        .into_iter()
+        .filter(|row| row["tenant"] == "mover" || row["id"] == "mover")
+        .collect();
+    assert_eq!(left, Vec::<Value>::new());
+    assert!(!server.state_holds(b"large-of-mover"), "in R2");
+}
+
+#[test]
+fn writes_of_a_tenant_whose_rows_are_copied_are_refused_and_turns_continue() {
+    let mut server = Server::start(json!({}));
+    let (_, client) = tenant(&server, "frozen", Some("DB"));
+    let (_, other) = tenant(&server, "kept", Some("DB"));
+    server.edit("INSERT INTO fences (tenant, move, position) VALUES ('frozen', 'mov_0', '\"clear\"')");
+    let refused = client.send("PUT", &file("new"), b"x");
+    assert_eq!(
+        (refused.status, refused.json()["code"].as_str(), refused.header("retry-after")),
+        (503, Some("unavailable"), Some("2"))
+    );
+    sees_its_own(&client, "frozen");
+    assert_eq!(other.send("PUT", &file("new"), b"x").status, 201);
+    let turn =
+        client.post("/v1/sessions/session-of-frozen/messages", json!({ "content": "Hello" })).expect(200);
+    assert_eq!(turn["status"], "completed");
+
+    server.edit("DELETE FROM fences");
+    assert_eq!(client.send("PUT", &file("new"), b"x").status, 201);
 }

@@ -5,6 +5,7 @@
 mod audit;
 mod index;
 mod migrations;
+mod moves;
 mod session_store;
 mod spaces;
 mod sqlite;

@@ -7,6 +7,7 @@ use edge_harness::ports::StoreError;
 use edge_harness::types::TenantId;
 use rusqlite::{
     Connection,
+    backup::Backup,
     limits::Limit,
     types::{Null, ValueRef},
 };
@@ -16,6 +17,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     rc::Rc,
+    time::Duration,
 };
 
 /// An in-memory database. Clones share it.
@@ -50,7 +52,22 @@ impl Sqlite {
         for sql in before.iter().map(String::as_str).chain([rows]).chain(after.iter().map(String::as_str)) {
             connection.execute_batch(sql).unwrap();
         }
-        // The limits of D1.
+        Self::limited(connection)
+    }
+
+    /// Returns a separate database with the same rows.
+    pub fn copy(&self) -> Self {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let source = self.connection.borrow();
+        Backup::new(&source, &mut connection)
+            .unwrap()
+            .run_to_completion(10_000, Duration::ZERO, None)
+            .unwrap();
+        Self::limited(connection)
+    }
+
+    /// Applies the limits of D1.
+    fn limited(connection: Connection) -> Self {
         for (limit, value) in [
             (Limit::SQLITE_LIMIT_LENGTH, 2_000_000),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 100_000),
@@ -175,6 +192,10 @@ impl Databases for Shards {
 
     fn all(&self) -> Vec<Sqlite> {
         self.0.iter().map(|(_, database)| database.clone()).collect()
+    }
+
+    fn named(&self, shard: &str) -> Option<Sqlite> {
+        self.0.iter().find(|(letter, _)| shard == letter.to_string()).map(|(_, database)| database.clone())
     }
 }
 

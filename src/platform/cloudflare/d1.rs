@@ -15,10 +15,11 @@ pub use files::D1Files;
 pub use shards::Shards;
 
 use super::timeout::{CallError, error_text, with_timeout};
-use crate::platform::sql::SqlError;
-use crate::types::Timestamp;
+use crate::platform::sql::{SqlError, moves::is_refusal};
+use crate::types::{TenantId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use shards::Placed;
 use std::rc::Rc;
 use std::time::Duration;
 use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
@@ -37,12 +38,22 @@ pub type Statement<'a> = (&'a str, &'a [D1Type<'a>]);
 
 /// A database.
 #[derive(Clone)]
-pub struct Database(Rc<D1Database>);
+pub struct Database {
+    binding: Rc<D1Database>,
+    /// The tenant whose shard it is, if it was looked up for one, and the cache of the lookup.
+    tenant: Option<(TenantId, Rc<Placed>)>,
+}
 
 impl Database {
     /// Creates the database of a binding.
     pub fn new(binding: D1Database) -> Self {
-        Self(Rc::new(binding))
+        Self { binding: Rc::new(binding), tenant: None }
+    }
+
+    /// Returns the database as the shard of a tenant.
+    fn of_tenant(&self, tenant: &TenantId, placed: &Rc<Placed>) -> Self {
+        let binding = Rc::clone(&self.binding);
+        Self { binding, tenant: Some((tenant.clone(), Rc::clone(placed))) }
     }
 
     /// Runs a statement and returns its rows.
@@ -67,17 +78,31 @@ impl Database {
     /// Runs statements in one transaction, and returns the rows of each.
     pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, SqlError> {
         let prepared = statements.iter().map(|(sql, args)| self.prepare(sql, args));
-        let batch = self.0.batch(prepared.collect::<Result<_, _>>()?);
-        let results = with_timeout(TIMEOUT, batch).await?;
-        results.into_iter().map(Rows::new).collect()
+        let batch = self.binding.batch(prepared.collect::<Result<_, _>>()?);
+        let results = with_timeout(TIMEOUT, batch).await.map_err(|error| self.failed(error))?;
+        results.into_iter().map(|result| self.rows_of(result)).collect()
     }
 
     async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, SqlError> {
-        Rows::new(with_timeout(TIMEOUT, self.prepare(sql, args)?.all()).await?)
+        let asked = with_timeout(TIMEOUT, self.prepare(sql, args)?.all()).await;
+        self.rows_of(asked.map_err(|error| self.failed(error))?)
+    }
+
+    fn rows_of(&self, result: D1Result) -> Result<Rows, SqlError> {
+        Rows::new(result).map_err(|error| self.failed(error))
+    }
+
+    /// Forgets the shard of a tenant that moves: a repeated request looks it up again.
+    fn failed(&self, error: impl Into<SqlError>) -> SqlError {
+        let error = error.into();
+        if let Some((tenant, placed)) = self.tenant.as_ref().filter(|_| is_refusal(&error)) {
+            placed.remove(tenant);
+        }
+        error
     }
 
     fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, SqlError> {
-        self.0.prepare(sql).bind_refs(args).map_err(|error| SqlError::new(error_text(&error)))
+        self.binding.prepare(sql).bind_refs(args).map_err(|error| SqlError::new(error_text(&error)))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::http::{
     Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, RequestBlocks, erasure, handle,
-    idempotency, request, response,
+    idempotency, moves, request, response,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
@@ -143,6 +143,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
         reader: Rc::new(Objects(env.durable_object("SESSION")?)),
         ledger: setup::ledger(env)?,
+        moves: setup::moves(env)?,
         requests: RequestBlocks::default(),
         cache: setup::auth_cache(),
         log: Rc::new(ConsoleLog),
@@ -157,6 +158,9 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
     };
     if let Err(error) = erased {
         ConsoleLog.error(&json!({ "event": "erasure.failed", "cause": error }));
+    }
+    if let Ok(gateway) = gateway(&env) {
+        moves::sweep(&gateway).await;
     }
     // In several objects, because each has its own limit of subrequests to databases.
     let consolidated = match env.durable_object("SESSION") {

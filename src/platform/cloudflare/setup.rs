@@ -10,12 +10,12 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
 use crate::agent::{HarnessAgent, HarnessBuilder};
-use crate::http::{AuthCache, DirectoryCredentials, MalformedSetting};
-use crate::memory::Memories;
+use crate::http::{AuthCache, DirectoryCredentials, MalformedSetting, placement::SHARD_TTL};
+use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
-use crate::platform::sql::{SqlMemory, SqlSpaces};
+use crate::platform::sql::{SqlMemory, SqlMoves, SqlSpaces};
 use crate::ports::{
-    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces,
+    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces, Moves,
     Signatures,
 };
 use crate::standard::{Config, Standard, builder, settings::SettingError};
@@ -25,6 +25,7 @@ use std::{
     cell::{Cell, OnceCell},
     rc::Rc,
     thread::LocalKey,
+    time::Duration,
 };
 use worker::{Env, Result};
 
@@ -154,6 +155,13 @@ pub fn shards(env: &Env) -> Result<Rc<Shards>> {
 /// Returns the directory of tenants, keys and sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
     Ok(Rc::new(D1Directory::new(shards(env)?)))
+}
+
+/// Returns the moves of tenants between shards.
+pub fn moves(env: &Env) -> Result<Rc<dyn Moves>> {
+    // The clocks of isolates may differ.
+    let cached = SHARD_TTL + Duration::from_mins(1);
+    Ok(Rc::new(SqlMoves::new(shards(env)?, index_terms, cached)))
 }
 
 /// Returns the isolate's cache of credentials.

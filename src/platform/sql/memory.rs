@@ -4,10 +4,11 @@
 //! database replaces `@`, which no term contains, with the collection's number.
 
 mod add;
+pub(super) mod copy;
 mod find;
 mod list;
 mod merge;
-mod remove;
+pub(super) mod remove;
 
 use super::{Databases, Sql, SqlError, Statement, Value, read, storage};
 use crate::ports::MemoryIndex;

@@ -133,8 +133,19 @@ impl Directory for D1Directory {
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
         let shard = self.shards.of(id).await?;
         shard.run("DELETE FROM tenant_storage WHERE tenant = ?1", &[D1Type::Text(id)]).await?;
-        let sql = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
-        Ok(self.root().run(sql, &[D1Type::Text(id)]).await?)
+        // Until a move has ended, rows may be on another shard.
+        let tenant = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL AND NOT EXISTS \
+                      (SELECT 1 FROM moves WHERE tenant = ?1 AND phase NOT IN ('done', 'canceled'))";
+        let moved =
+            "DELETE FROM moves WHERE tenant = ?1 AND phase IN ('done', 'canceled') RETURNING 1 AS done";
+        let id = || D1Type::Text(id);
+        let results = self.root().batch(&[(tenant, &[id()]), (moved, &[id()])]).await?;
+        if results.last().map_or(Ok(false), Rows::any)? {
+            for shard in self.shards.all() {
+                shard.run("DELETE FROM fences WHERE tenant = ?1", &[id()]).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {

@@ -49,4 +49,8 @@ impl Databases for Rc<Shards> {
     fn all(&self) -> Vec<Database> {
         Shards::all(self).to_vec()
     }
+
+    fn named(&self, shard: &str) -> Option<Database> {
+        Shards::named(self, shard).cloned()
+    }
 }

@@ -1,7 +1,8 @@
 //! The databases of a deployment, and the placement of tenants.
 //!
 //! The bindings are `DB`, `DB_1`, `DB_2` and so on. `DB` is also the root: it holds tenants, their keys and
-//! idempotency keys. All data that grows with a tenant's use is on the tenant's shard.
+//! idempotency keys. All data that grows with a tenant's use is on the tenant's shard. A move copies rows only after
+//! [`SHARD_TTL`], so that all isolates learn of it first and then cache the tenant's shard for a moment only.
 
 use super::{Database, timestamp};
 use crate::http::{erasure::id_held, expiring::Expiring, placement, placement::SHARD_TTL};
@@ -10,27 +11,32 @@ use crate::platform::sql::SqlError;
 use crate::ports::Clock;
 use crate::types::TenantId;
 use serde::Deserialize;
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 use worker::{D1Type, Env, Result};
 
 /// Maximum number of tenants whose placement is cached.
 const MAX_PLACED: usize = 1_000;
 /// Minimum validity of a placement after [`Shards::locate`].
 const MIN_VALIDITY: Duration = Duration::from_secs(1);
+/// How long an isolate caches the shard of a moving tenant.
+const MOVING_TTL: Duration = Duration::from_secs(2);
 
 /// The databases.
 pub struct Shards {
     names: Vec<String>,
     root: Database,
     all: Vec<Database>,
-    /// The shards of tenants, by index.
-    placed: Expiring<usize>,
+    placed: Rc<Placed>,
 }
+
+/// The shards of tenants, by index.
+pub type Placed = Expiring<usize>;
 
 #[derive(Deserialize)]
 struct Placement {
     shard: Option<String>,
     deleted_at: Option<f64>,
+    moving: f64,
 }
 
 impl Shards {
@@ -47,7 +53,7 @@ impl Shards {
             names.push(name);
             all.push(Database::new(binding));
         }
-        Ok(Self { names, root, all, placed: Expiring::new(MAX_PLACED) })
+        Ok(Self { names, root, all, placed: Rc::new(Expiring::new(MAX_PLACED)) })
     }
 
     /// Returns the names of all shards.
@@ -63,6 +69,11 @@ impl Shards {
     /// Returns all shards, for sweeps.
     pub fn all(&self) -> &[Database] {
         &self.all
+    }
+
+    /// Returns the shard with this name.
+    pub fn named(&self, name: &str) -> Option<&Database> {
+        self.names.iter().zip(&self.all).find(|(known, _)| *known == name).map(|(_, database)| database)
     }
 
     /// Returns the shard that holds a tenant's rows. Asks the root if the placement is not cached.
@@ -89,9 +100,10 @@ impl Shards {
     ) -> std::result::Result<Database, SqlError> {
         let remembered = self.placed.get(tenant, WorkerClock.now() + min_validity);
         if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
-            return Ok(database.clone());
+            return Ok(database.of_tenant(tenant, &self.placed));
         }
-        let sql = "SELECT shard, deleted_at FROM tenants WHERE id = ?1";
+        let sql = "SELECT shard, deleted_at, EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 \
+                   AND phase NOT IN ('done', 'canceled')) AS moving FROM tenants WHERE id = ?1";
         let row = self.root.rows::<Placement>(sql, &[D1Type::Text(tenant)]).await?.into_iter().next();
         let written = row.as_ref().and_then(|row| row.shard.as_deref());
         let name = written.or_else(|| placement::shard(tenant, &self.names)).unwrap_or_default();
@@ -100,12 +112,15 @@ impl Shards {
             return Err(SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")));
         };
         // The id of a deleted tenant may be reused on another shard, but not earlier than this.
-        let held_until = row.and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
+        let held_until =
+            row.as_ref().and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
+        let moving = row.is_some_and(|row| row.moving > 0.0);
         let now = WorkerClock.now();
-        let expires_at = held_until.map_or(now + SHARD_TTL, |end| end.min(now + SHARD_TTL));
+        let end = now + if moving { MOVING_TTL } else { SHARD_TTL };
+        let expires_at = held_until.map_or(end, |held_until| held_until.min(end));
         if expires_at > now {
             self.placed.put(tenant.to_string(), number, expires_at, now);
         }
-        Ok(database.clone())
+        Ok(database.of_tenant(tenant, &self.placed))
     }
 }

@@ -58,7 +58,10 @@ fn may_be_logs(what: &Removal) -> bool {
 }
 
 /// Removes a batch of the rows of a tenant or of one user. The last statement returns whether there are more.
-pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a UserId>) -> Vec<Statement<'a>> {
+pub(in crate::platform::sql) fn all<'a>(
+    tenant: &'a TenantId,
+    user: Option<&'a UserId>,
+) -> Vec<Statement<'a>> {
     let condition = if user.is_some() { "tenant = ?1 AND user = ?2" } else { "tenant = ?1" };
     let args: Vec<Value<'a>> =
         std::iter::once(tenant.as_str()).chain(user.map(UserId::as_str)).map(Value::from).collect();

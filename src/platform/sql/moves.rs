@@ -1,0 +1,219 @@
+//! Moves of tenants between shards (`migrations/0014_moves.sql`).
+//!
+//! The root stores the phase of a move, and the target how much is copied, in the transaction that copies it. So a run
+//! may stop anywhere, and two runs of one move cannot disturb each other: a step applies only while phase and position
+//! are those that the run has read.
+
+mod clear;
+mod copying;
+mod fence;
+mod position;
+mod root;
+mod rows;
+
+pub use super::memory::copy::Terms;
+pub use fence::is_refusal;
+
+use super::{Databases, Rows, Sql, SqlError, Statement, storage};
+use crate::ports::Moves;
+use crate::ports::directory::{DirectoryError, DirectoryResult};
+use crate::ports::moves::{Move, MovePhase};
+use crate::types::{TenantId, Timestamp};
+use async_trait::async_trait;
+use position::Position;
+use std::time::Duration;
+
+/// The shard that is the root.
+const ROOT: &str = "DB";
+/// Maximum number of pages that one run copies or removes. A page takes twelve queries, and D1 allows 1,000 in one
+/// invocation.
+const PAGES_AT_ONCE: usize = 40;
+/// Maximum number of moves that one run carries on.
+const MOVES_AT_ONCE: usize = 10;
+/// How long rows are kept on the shard that a tenant has left, for reads that had already begun.
+const READS_END: Duration = Duration::from_secs(30);
+
+/// The moves.
+pub struct SqlMoves<D> {
+    databases: D,
+    terms: Terms,
+    /// How long an isolate may cache the shard of a tenant that does not move.
+    cached: Duration,
+}
+
+impl<D: Databases> SqlMoves<D> {
+    /// Creates the moves between these databases. `terms` computes the terms of the memory index, and `cached` is how
+    /// long an isolate may cache the shard of a tenant that does not move.
+    pub fn new(databases: D, terms: Terms, cached: Duration) -> Self {
+        Self { databases, terms, cached }
+    }
+
+    fn shard(&self, name: &str) -> Result<D::Database, SqlError> {
+        let missing = || SqlError(format!("the shard {name} is not bound"));
+        self.databases.named(name).ok_or_else(missing)
+    }
+
+    async fn root(&self, statements: &[Statement<'_>]) -> Result<Vec<<D::Database as Sql>::Rows>, SqlError> {
+        self.shard(ROOT)?.batch(statements).await
+    }
+
+    /// Carries on a move until it must wait, or no page is left.
+    async fn carry_on(&self, tenant: &TenantId, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
+        while *pages > 0
+            && let Some((one, is_deleted)) = root::read_one(&self.root(&[root::select(tenant)]).await?)?
+        {
+            match self.step(&one, is_deleted, now, pages).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if fence::is_overtaken(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the work of one phase, as far as the pages last. Returns `false` if the move must wait.
+    async fn step(
+        &self,
+        one: &Move,
+        is_deleted: bool,
+        now: Timestamp,
+        pages: &mut usize,
+    ) -> Result<bool, SqlError> {
+        let next = match one.phase {
+            // The erasure of the tenant continues on its shard.
+            MovePhase::Draining | MovePhase::Copying if is_deleted => Some(MovePhase::Canceling),
+            MovePhase::Draining if now < one.since + self.cached => return Ok(false),
+            MovePhase::Draining => Some(MovePhase::Copying),
+            MovePhase::Copying => {
+                self.copy(one, now, pages).await?;
+                None
+            }
+            MovePhase::Cleaning => {
+                self.shard(&one.target)?.batch(&[fence::end(one)?]).await?;
+                if now < one.since + READS_END {
+                    return Ok(false);
+                }
+                self.clear(one, &one.source, pages).await?.then_some(MovePhase::Done)
+            }
+            MovePhase::Canceling => match self.clear(one, &one.target, pages).await? {
+                true => {
+                    self.shard(&one.source)?.batch(&[fence::end(one)?]).await?;
+                    Some(MovePhase::Canceled)
+                }
+                false => None,
+            },
+            MovePhase::Done | MovePhase::Canceled => return Ok(false),
+        };
+        if let Some(phase) = next {
+            self.root(&[root::enter(one, phase, now)]).await?;
+        }
+        Ok(true)
+    }
+
+    /// Copies the rows, and then moves the tenant to the target.
+    async fn copy(&self, one: &Move, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
+        let (source, target) = (self.shard(&one.source)?, self.shard(&one.target)?);
+        source.batch(&[fence::set(one)?]).await?;
+        let results = target.batch(&[fence::set(one)?, fence::select(one)]).await?;
+        let found = fence::read(results.get(1..).unwrap_or_default())?;
+        let (mut position, mut copied) = found.ok_or_else(|| SqlError::new("a later move has begun"))?;
+        if position == Position::Ended {
+            return Ok(());
+        }
+        while *pages > 0 && position != Position::End {
+            *pages -= 1;
+            match &position {
+                Position::Clear => {
+                    let close = fence::close(one, &position.next(), 0)?;
+                    if copying::clear_page(one, &target, &position, close).await? {
+                        position = position.next();
+                    }
+                }
+                _ => {
+                    let (next, count) =
+                        copying::copy_page(one, &source, &target, &position, self.terms).await?;
+                    (position, copied) = (next, copied + count as u64);
+                }
+            }
+        }
+        self.root(&[root::progress(one, copied)]).await?;
+        if position != Position::End {
+            return Ok(());
+        }
+        let used = [storage::select_use(&one.tenant)];
+        let (before, after) = (source.batch(&used).await?, target.batch(&used).await?);
+        let used = |results: &[_]| results.first().map(storage::read_use).transpose();
+        if used(&before)? == used(&after)? {
+            return self.root(&root::switch(one, now)).await.map(drop);
+        }
+        self.root(&[root::enter(one, MovePhase::Canceling, now)]).await?;
+        Err(SqlError::new("the copy differs from the tenant's rows, so the move is canceled"))
+    }
+
+    /// Removes the tenant's rows from a shard and ends the fence there. Returns whether both are done.
+    async fn clear(&self, one: &Move, shard: &str, pages: &mut usize) -> Result<bool, SqlError> {
+        let shard = self.shard(shard)?;
+        let Some((position, _)) = fence::read(&shard.batch(&[fence::select(one)]).await?)? else {
+            // Nothing was copied before the move was canceled.
+            shard.batch(&[fence::end(one)?]).await?;
+            return Ok(true);
+        };
+        let mut is_clear = position == Position::Ended;
+        while *pages > 0 && !is_clear {
+            *pages -= 1;
+            is_clear = copying::clear_page(one, &shard, &position, fence::end(one)?).await?;
+        }
+        Ok(is_clear)
+    }
+}
+
+fn is_any(results: &[impl Rows]) -> Result<bool, SqlError> {
+    Ok(!super::read::<serde::de::IgnoredAny>(results, 0)?.is_empty())
+}
+
+fn failed(error: SqlError) -> DirectoryError {
+    DirectoryError(error.0)
+}
+
+#[async_trait(?Send)]
+impl<D: Databases> Moves for SqlMoves<D> {
+    async fn start(&self, new: &Move) -> DirectoryResult<bool> {
+        let results = self.root(&[root::insert(new)]).await.map_err(failed)?;
+        is_any(&results).map_err(failed)
+    }
+
+    async fn cancel(&self, tenant: &TenantId, now: Timestamp) -> DirectoryResult<bool> {
+        let Some(one) = self.latest(tenant).await? else { return Ok(false) };
+        match one.phase {
+            MovePhase::Draining | MovePhase::Copying => {
+                let canceling = root::enter(&one, MovePhase::Canceling, now);
+                is_any(&self.root(&[canceling]).await.map_err(failed)?).map_err(failed)
+            }
+            MovePhase::Canceling | MovePhase::Canceled => Ok(true),
+            MovePhase::Cleaning | MovePhase::Done => Ok(false),
+        }
+    }
+
+    async fn latest(&self, tenant: &TenantId) -> DirectoryResult<Option<Move>> {
+        let results = self.root(&[root::select(tenant)]).await.map_err(failed)?;
+        Ok(root::read_one(&results).map_err(failed)?.map(|(one, _)| one))
+    }
+
+    async fn advance(&self, tenant: Option<&TenantId>, now: Timestamp) -> DirectoryResult<()> {
+        let tenants = match tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => {
+                let results = self.root(&[root::select_open(MOVES_AT_ONCE)]).await.map_err(failed)?;
+                root::read_open(&results).map_err(failed)?
+            }
+        };
+        let (mut pages, mut failure) = (PAGES_AT_ONCE, None);
+        for tenant in &tenants {
+            if let Err(error) = self.carry_on(tenant, now, &mut pages).await {
+                failure = Some(DirectoryError(format!("the move of {tenant}: {error}")));
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}

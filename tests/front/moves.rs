@@ -1,0 +1,49 @@
+//! Moves of tenants between shards, as the operator requests them.
+
+use crate::stage::{ADMIN, Stage, get, post};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const MOVES: &str = "/v1/admin/tenants/acme/moves";
+
+fn start(stage: &Stage, to: &str) -> (u16, Value) {
+    let answer = stage.answer(post(MOVES).bearer(ADMIN).json(&json!({ "to": to })));
+    (answer.status, answer.body)
+}
+
+#[test]
+fn a_move_is_started_once_continued_and_canceled() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let listed = || stage.answer(get(MOVES).bearer(ADMIN)).body["data"].clone();
+    assert_eq!(listed(), json!([]));
+    for (to, detail) in [("DB", "the tenant is on this shard"), ("DB_9", "expected one of: DB, DB_1")] {
+        let (status, problem) = start(&stage, to);
+        let error = json!([{ "pointer": "/to", "detail": detail }]);
+        assert_eq!((status, &problem["errors"]), (422, &error));
+    }
+    let (status, started) = start(&stage, "DB_1");
+    assert_eq!(
+        (status, [&started["from"], &started["to"], &started["phase"]]),
+        (202, [&json!("DB"), &json!("DB_1"), &json!("draining")])
+    );
+    assert_eq!(start(&stage, "DB_1"), (202, started.clone()), "the same move");
+    assert_eq!(listed(), json!([started]));
+
+    let (status, canceled) = start(&stage, "DB");
+    assert_eq!((status, &canceled["id"], &canceled["phase"]), (202, &started["id"], &json!("canceled")));
+    let (_, again) = start(&stage, "DB_1");
+    assert_eq!(again["phase"], "draining");
+    assert_ne!(again["id"], started["id"]);
+}
+
+#[test]
+fn only_the_operator_moves_a_tenant_that_exists() {
+    let stage = Stage::new();
+    assert_eq!(start(&stage, "DB_1").0, 404);
+    assert_eq!(stage.answer(get(MOVES).bearer(ADMIN)).status, 404);
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({ "scopes": ["chat", "read", "admin"] }));
+    let refused = stage.answer(post(MOVES).bearer(&key).json(&json!({ "to": "DB_1" })));
+    assert_eq!(refused.status, 403);
+}
