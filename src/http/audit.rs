@@ -58,7 +58,7 @@ pub(super) fn entry<'a>(
     }
 }
 
-/// Adds the row of an export or an erasure, which must not begin without it.
+/// Adds the row of a request whose work must not begin without it.
 ///
 /// # Errors
 /// If the directory fails.
@@ -67,10 +67,11 @@ pub(super) async fn record<'a>(
     tenant: &TenantId,
     action: AuditAction,
     object: &str,
+    details: Map<String, Value>,
 ) -> Result<(), Problem> {
     let origin = origin.into();
     let gateway = origin.gateway;
-    Ok(gateway.directory.append_audit(&[entry(origin, tenant, action, object, Map::new())]).await?)
+    Ok(gateway.directory.append_audit(&[entry(origin, tenant, action, object, details)]).await?)
 }
 
 /// Describes a change of a tenant: the names of the changed fields, and their values before and after. The name of the

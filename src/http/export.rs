@@ -29,7 +29,7 @@ use http::StatusCode;
 use output::written;
 use part::{Part, Subject};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ pub(super) async fn own(call: &TenantCall<'_>) -> Result<Response, Problem> {
 async fn record<'a>(origin: impl Into<Origin<'a>>, subject: &Subject) -> Result<(), Problem> {
     let Subject { tenant, user } = subject;
     match user {
-        Some(user) => audit::record(origin, tenant, AuditAction::UserExported, user).await,
-        None => audit::record(origin, tenant, AuditAction::TenantExported, tenant).await,
+        Some(user) => audit::record(origin, tenant, AuditAction::UserExported, user, Map::new()).await,
+        None => audit::record(origin, tenant, AuditAction::TenantExported, tenant, Map::new()).await,
     }
 }
 

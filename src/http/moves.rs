@@ -3,12 +3,12 @@
 use super::gateway::{Gateway, GatewayCall};
 use super::response::{self, Response};
 use super::tenants::{existing_tenant, shard_of};
-use super::{body, page};
+use super::{audit, body, page};
 use crate::ports::moves::{Move, MovePhase};
-use crate::types::{ErrorCode, Problem, TenantId};
+use crate::types::{AuditAction, ErrorCode, Problem, TenantId};
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
 struct NewMove {
@@ -25,6 +25,8 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     if !shards.contains(&to) {
         return Err(Problem::field("/to", format!("expected one of: {}", shards.join(", "))));
     }
+    let details = Map::from_iter([("to".to_owned(), json!(to))]);
+    audit::record(call, &tenant.id, AuditAction::TenantMoved, &tenant.id, details).await?;
     let now = gateway.clock.now();
     let open = gateway.moves.latest(&tenant.id).await?.filter(|one| !one.phase.is_final());
     let is_accepted = match open {

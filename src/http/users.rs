@@ -7,7 +7,7 @@ use super::response::{self, Response};
 use super::tenants::existing_tenant;
 use crate::types::{AuditAction, Problem, TenantId, UserId};
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Map, json};
 
 /// `DELETE /v1/admin/tenants/{tenant}/users/{user}`.
 pub(super) async fn delete(call: &GatewayCall<'_>) -> Result<Response, Problem> {
@@ -23,7 +23,7 @@ pub(super) async fn erase<'a>(
     tenant: &TenantId,
     user: &UserId,
 ) -> Result<Response, Problem> {
-    audit::record(origin, tenant, AuditAction::UserErased, user).await?;
+    audit::record(origin, tenant, AuditAction::UserErased, user, Map::new()).await?;
     let Some(left) = erasure::erase_user(gateway, tenant, user).await? else {
         return Ok(response::empty(StatusCode::NO_CONTENT));
     };

@@ -17,6 +17,9 @@ pub enum AuditAction {
     /// The tenant was deleted. Its data is erased from then on.
     #[serde(rename = "tenant.deleted")]
     TenantDeleted,
+    /// A move of the tenant to another shard was requested, or its cancellation.
+    #[serde(rename = "tenant.moved")]
+    TenantMoved,
     /// A part of an export of the tenant was requested.
     #[serde(rename = "tenant.exported")]
     TenantExported,
