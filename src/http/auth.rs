@@ -29,7 +29,8 @@ use subtle::ConstantTimeEq;
 ///
 /// # Errors
 /// `unauthenticated` without a valid credential, `missing_scope` for a credential of a tenant, `unavailable`
-/// when the credential cannot be checked, `not_configured` when the operator's key is malformed.
+/// when the credential cannot be checked, `rate_limited` after too many invalid ones from the client's address,
+/// `not_configured` when the operator's key is malformed.
 pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Problem> {
     let admin_key = gateway.admin_key()?;
     let credential = bearer(request).ok_or_else(missing)?;
@@ -44,7 +45,8 @@ pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Proble
 ///
 /// # Errors
 /// `unauthenticated` without a valid credential, `missing_scope` without the scope and for the operator's key,
-/// `unavailable` when the credential cannot be checked.
+/// `unavailable` when the credential cannot be checked, `rate_limited` after too many invalid ones from the client's
+/// address.
 pub async fn principal(
     gateway: &Gateway,
     request: &Request,
@@ -87,7 +89,8 @@ async fn renewed(gateway: &Gateway, holder: Principal) -> Result<Principal, Prob
     })
 }
 
-/// Finds the caller of a bearer credential of a tenant.
+/// Finds the caller of a bearer credential of a tenant. Only a credential that the isolate does not know, whether valid
+/// or not, causes a query.
 async fn bearer_principal(
     gateway: &Gateway,
     request: &Request,
@@ -104,33 +107,40 @@ async fn bearer_principal(
     if let Some(principal) = gateway.cache.callers.get(&hash, now) {
         return Ok(principal);
     }
+    let failures = &gateway.cache.failures;
     let principal = if is_key(credential) {
         if gateway.cache.unknown.get(&hash, now).is_some() {
             return Err(unknown_key());
         }
-        let Some((key, policy)) = gateway.directory.key_by_hash(&hash, now).await? else {
-            gateway.cache.unknown.put(hash, (), now + UNKNOWN_KEY_TTL, now);
-            return Err(unknown_key());
-        };
-        let valid_until = valid_until(now, key.expires_at);
-        Principal { key: Some(key.id), policy, valid_until, ..Principal::new(key.tenant, key.scopes) }
+        failures.limited(request, now, key_principal(gateway, &hash)).await?
     } else {
         let token = Token::parse(credential).ok_or_else(unknown_key)?;
-        token_principal(gateway, &token).await?
+        // Hashed, because a caller chooses the name and its length.
+        let issuer = sha256_hex(token.claims.iss.as_bytes());
+        if gateway.cache.unknown_issuers.get(&issuer, now).is_some() {
+            return Err(invalid_token());
+        }
+        failures.limited(request, now, token_principal(gateway, &token, issuer)).await?
     };
     gateway.cache.callers.put(hash, principal.clone(), principal.valid_until, now);
     Ok(principal)
 }
 
-/// Finds the user of a token in the one tenant that trusts its signature.
-async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Principal, Problem> {
+/// Finds the holder of the key with this hash.
+async fn key_principal(gateway: &Gateway, hash: &str) -> Result<Principal, Problem> {
     let now = gateway.clock.now();
-    let (mut holders, mut failure) = (Vec::new(), refused("the token is not valid"));
-    // Hashed, because a caller chooses the name and its length.
-    let issuer = sha256_hex(token.claims.iss.as_bytes());
-    if gateway.cache.unknown_issuers.get(&issuer, now).is_some() {
-        return Err(failure);
-    }
+    let Some((key, policy)) = gateway.directory.key_by_hash(hash, now).await? else {
+        gateway.cache.unknown.put(hash.to_owned(), (), now + UNKNOWN_KEY_TTL, now);
+        return Err(unknown_key());
+    };
+    let valid_until = valid_until(now, key.expires_at);
+    Ok(Principal { key: Some(key.id), policy, valid_until, ..Principal::new(key.tenant, key.scopes) })
+}
+
+/// Finds the user of a token in the one tenant that trusts its signature. `issuer` is the hash of the issuer.
+async fn token_principal(gateway: &Gateway, token: &Token<'_>, issuer: String) -> Result<Principal, Problem> {
+    let now = gateway.clock.now();
+    let (mut holders, mut failure) = (Vec::new(), invalid_token());
     let tenants = gateway.directory.tenants_by_issuer(&token.claims.iss).await?;
     if tenants.is_empty() {
         gateway.cache.unknown_issuers.put(issuer, (), now + UNKNOWN_ISSUER_TTL, now);
@@ -191,6 +201,10 @@ fn refused(detail: &str) -> Problem {
 
 fn missing() -> Problem {
     refused("send a key: Authorization: Bearer …")
+}
+
+fn invalid_token() -> Problem {
+    refused("the token is not valid")
 }
 
 fn unknown_key() -> Problem {

@@ -3,6 +3,7 @@
 
 use super::crypto::sha256_hex;
 use super::expiring::Expiring;
+use super::failure_limit::FailureLimit;
 use super::jwk::Jwk;
 use crate::types::{Principal, TenantId, Timestamp};
 use std::cell::OnceCell;
@@ -28,6 +29,8 @@ pub struct AuthCache {
     pub(super) unknown: Expiring<()>,
     /// Hashes of issuers that no tenant trusts, so that their tokens cause no queries.
     pub(super) unknown_issuers: Expiring<()>,
+    /// The failed credentials of clients.
+    pub(super) failures: FailureLimit,
     /// Key sets by the URL that publishes them.
     pub(super) key_sets: Expiring<KeySet>,
     /// The key that signs tickets. It does not change as long as the operator's key stays the same.
@@ -51,6 +54,7 @@ impl Default for AuthCache {
             callers: Expiring::new(MAX_CREDENTIALS),
             unknown: Expiring::new(MAX_CREDENTIALS),
             unknown_issuers: Expiring::new(MAX_CREDENTIALS),
+            failures: FailureLimit::default(),
             key_sets: Expiring::new(MAX_KEY_SETS),
             ticket_key: OnceCell::new(),
         }

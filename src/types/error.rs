@@ -192,9 +192,17 @@ impl Problem {
                 ),
             ),
         };
-        let seconds = resets_at.since(now).as_millis().div_ceil(1000).max(1);
-        let retry_after_s = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
-        Self { retry_after_s, reached: Some(Box::new(reached)), ..Self::new(code, detail) }
+        Self { reached: Some(Box::new(reached)), ..Self::new(code, detail) }.retry_at(resets_at, now)
+    }
+
+    /// Creates the response to a request at `now` that has reached a limit of the server until `resets_at`.
+    pub fn rate_limited(detail: &str, resets_at: Timestamp, now: Timestamp) -> Self {
+        Self::new(ErrorCode::RateLimited, detail).retry_at(resets_at, now)
+    }
+
+    fn retry_at(self, at: Timestamp, now: Timestamp) -> Self {
+        let seconds = at.since(now).as_millis().div_ceil(1000).max(1);
+        Self { retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..self }
     }
 
     /// Returns the `application/problem+json` body.

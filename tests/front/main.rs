@@ -1,6 +1,7 @@
 //! The gateway as its clients see it: access, responses and errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod addresses;
 mod admin;
 mod audit;
 mod entry;

@@ -253,6 +253,32 @@ fn token(secret: &[u8], claims: Value) -> String {
 }
 
 #[test]
+fn an_address_with_many_invalid_credentials_is_refused_for_a_minute() {
+    let server = Server::start(json!({}));
+    server.admin().post("/v1/admin/tenants", json!({"id": "calm"})).expect(201);
+    let (_, known) = key(&server, "calm", json!({}));
+    let at =
+        |client: &Client, address: &str| client.with_header("cf-connecting-ip", address).get("/v1/sessions");
+    let made_up = |n: usize, address: &str| {
+        let issuer = format!("https://made-up-{n}.example");
+        at(&server.anonymous().with_key(&token(SECRET, json!({"iss": issuer, "sub": "ann"}))), address)
+    };
+    at(&known, "192.0.2.7").expect(200);
+    let mut answers = (0..200).map(|n| made_up(n, "192.0.2.7"));
+    let accepted = answers.by_ref().take(30).map(|answer| answer.status).collect::<Vec<_>>();
+    assert_eq!(accepted, [401; 30]);
+    let refused = answers.find(|answer| answer.status == 429).expect("the limit");
+    assert!((1..=60).contains(&refused.header("retry-after").unwrap().parse::<u32>().unwrap()));
+    assert_eq!(refused.expect(429)["code"], "rate_limited");
+    at(&known, "192.0.2.7").expect(200);
+    made_up(200, "192.0.2.8").expect(401);
+    // A developer's own machine is not limited.
+    for n in 300..340 {
+        made_up(n, "127.0.0.1").expect(401);
+    }
+}
+
+#[test]
 fn a_token_authenticates_its_own_user_only() {
     let server = server();
     let jwt = json!({"issuer": "https://id.example", "audience": "edge",
