@@ -46,7 +46,14 @@ pub(super) struct PreparedCall {
 /// Whether a prepared call may run.
 pub(super) enum Admission {
     /// The tool runs with these arguments, and with the answer if the call was suspended.
-    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
+    Run {
+        tool: Rc<dyn DynTool>,
+        spec: ToolSpec,
+        call: ToolCall,
+        answered: Option<Answered>,
+        /// As whom it was approved, if it was. An answered call counts as approved.
+        approved: Option<Decider>,
+    },
     /// The call is suspended before it runs.
     Wait(Box<Suspension>),
     /// The tool does not run; this is the outcome.
@@ -100,8 +107,8 @@ impl PreparedCall {
     /// Repeats the decision right before the call runs, with the outcomes of earlier waves: the call may now
     /// be forbidden, redundant or too late.
     pub fn admit(&mut self, agent: &HarnessAgent, cx: &RuntimeContext) {
-        if let Admission::Run { spec, call, .. } = &self.admission
-            && let Some(reason) = forbidden(agent, cx, spec, call)
+        if let Admission::Run { spec, call, approved, .. } = &self.admission
+            && let Some(reason) = forbidden(agent, cx, spec, call, *approved)
         {
             self.admission = Admission::Settled(ToolOutcome::denied(DenyReason::Permission, reason));
         }
@@ -134,14 +141,29 @@ pub(super) fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
 }
 
 /// Returns why a call must not run, if the mode or the rules have changed since it was prepared.
-fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &ToolCall) -> Option<String> {
+fn forbidden(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    spec: &ToolSpec,
+    call: &ToolCall,
+    approved: Option<Decider>,
+) -> Option<String> {
     let state = cx.session.state();
     if agent.allowed_tools(&state).is_some_and(|allowed| !allowed.contains(&spec.name)) {
         return Some(format!("`{}` is no longer a tool of the session's mode", spec.name));
     }
-    match agent.permissions(&state).decide(spec, &call.args) {
+    refusal(agent.permissions(&state).decide(spec, &call.args), approved)
+}
+
+/// Returns why a call must not run: the rules deny it, or ask about it and the approval it has does not suffice.
+fn refusal(verdict: Verdict, approved: Option<Decider>) -> Option<String> {
+    match verdict {
         Verdict::Deny(reason) => Some(reason),
-        Verdict::Allow | Verdict::Ask(_) => None,
+        Verdict::Ask(by) if approved < Some(by) => {
+            let what = "the rules have changed and ask about this call";
+            Some(format!("{what}: call the tool again to request approval"))
+        }
+        Verdict::Ask(_) | Verdict::Allow => None,
     }
 }
 
@@ -230,11 +252,16 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Err(invalid) => return deny(call, DenyReason::Validation, invalid.into()),
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
+    let is_answered = resolved.answer.is_some();
+    // An answered call has done its work, so it needs no approval.
+    let approved = if is_answered { Some(Decider::Approver) } else { resolved.approved };
     let by = if let Verdict::Ask(by) = verdict { by } else { Decider::User };
     let waits_for = match verdict {
-        Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
-        Verdict::Ask(_) if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
-        Verdict::Ask(_) | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
+        Verdict::Ask(_) if approved.is_none() => Some(WaitKind::Approval),
+        verdict => match refusal(verdict, approved) {
+            Some(reason) => return deny(call, DenyReason::Permission, reason),
+            None => spec.suspends.filter(|_| !is_answered),
+        },
     };
     if waits_for.is_some()
         && let Some((denied, reason)) = cx.state.replay().blocked(&call.name)
@@ -247,7 +274,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         None => {
             let shown = resolved.shown;
             let answered = resolved.answer.map(|answer| Answered { answer, shown });
-            Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
+            Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered, approved }
         }
         Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
             Ok(suspension) => Admission::Wait(Box::new(Suspension { by, ..suspension })),

@@ -58,7 +58,7 @@ pub(super) async fn execute(
     let started = cx.clock.now();
     let (outcome, sources) = match &prepared.admission {
         Admission::Settled(outcome) => (outcome.clone(), Vec::new()),
-        Admission::Run { tool, spec, call, answered } => {
+        Admission::Run { tool, spec, call, answered, .. } => {
             run(cx, Rc::clone(tool), spec, call, answered.clone()).await
         }
         // `act` runs no call of a step while another call is suspended.

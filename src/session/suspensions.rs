@@ -4,8 +4,8 @@
 use super::{DocumentKey, Session, decode, encode};
 use crate::ports::StoreError;
 use crate::types::{
-    CallId, CallStatus, ChildStatus, ChildWait, EventKind, Pending, Resolution, SessionId, Suspension,
-    TurnId, TurnPhase, TurnStatus, WaitKind,
+    CallId, CallStatus, ChildStatus, ChildWait, Decider, EventKind, Pending, Resolution, SessionId,
+    Suspension, TurnId, TurnPhase, TurnStatus, WaitKind,
 };
 use serde_json::Value;
 
@@ -40,8 +40,8 @@ impl Row {
 /// The combined result of a call's suspensions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
-    /// Whether the call was approved.
-    pub approved: bool,
+    /// As whom the call was approved, if it was.
+    pub approved: Option<Decider>,
     /// The answer.
     pub answer: Option<Value>,
     /// The payload that was shown to the person or client that answered.
@@ -83,7 +83,7 @@ impl Session {
             match suspension.resolution {
                 None => continue,
                 Some(Resolution::Approved { args, .. }) => {
-                    resolved.approved = true;
+                    resolved.approved = Some(suspension.by);
                     resolved.args = Some(args.unwrap_or(suspension.args));
                 }
                 Some(Resolution::Answered { answer }) => {

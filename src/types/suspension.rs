@@ -117,7 +117,7 @@ pub struct Suspension {
     pub args_hash: String,
     /// What the call waits for.
     pub wait: Wait,
-    /// Who may approve it.
+    /// Who may approve it; of an approved call, as whom it was approved.
     pub by: Decider,
     /// When it was suspended.
     pub asked_at: Timestamp,

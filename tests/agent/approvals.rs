@@ -9,7 +9,7 @@ use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::types::{
     Actor, Approver, AuditAction, AuditEntry, AuditQuery, BudgetPatch, CallId, Category, Decision,
-    ModelRequest, Part, Pending, Policy, Problem, Rules, SessionStatus, TurnId, TurnStatus,
+    ModelRequest, Part, Pending, Policy, Problem, Rules, SessionStatus, TenantPolicy, TurnId, TurnStatus,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -238,6 +238,63 @@ fn a_user_cannot_replace_arguments_by_what_the_operator_asks_about() {
     stage.settle();
     stage.check();
     assert_eq!(stage.outcomes("t1"), ["result"]);
+}
+
+fn set_tenant_rules(stage: &Stage, version: u64, rules: Value) {
+    let mut policy: TenantPolicy = serde_json::from_value(rules).unwrap();
+    policy.version = version;
+    stage.host().apply_tenant_policy(&"t".into(), &policy).unwrap();
+}
+
+#[test]
+fn a_call_that_rules_begin_to_ask_about_while_its_step_runs_is_denied() {
+    let stage = stage();
+    stage.permit(|permissions| permissions.tools.clear());
+    stage.post("t1", "go");
+    stage.run();
+    // `r1` runs, and the writes follow it.
+    set_tenant_rules(&stage, 1, json!({"tools": {"write_it": "ask"}}));
+    stage.settle();
+    stage.check();
+    assert_eq!(
+        (runs(&stage), stage.outcomes("t1")),
+        (vec![], vec!["result".into(), "permission".into(), "permission".into()])
+    );
+    let reason = stage.end("t1").reply.unwrap().text;
+    assert!(reason.contains("call the tool again to request approval"), "{reason}");
+}
+
+#[test]
+fn the_approval_of_a_user_does_not_suffice_once_the_operator_asks() {
+    let stage = suspended();
+    let by_user = ApprovalDecision { is_approver: false, ..approval(Decision::Approve) };
+    decide(&stage, "w1", by_user.clone()).unwrap();
+    set_tenant_rules(&stage, 1, json!({"tools": {"write_it": "ask"}}));
+    assert_eq!(code(decide(&stage, "w2", by_user.clone())), "missing_scope");
+    approve(&stage, "w2").unwrap();
+    assert_eq!(decide(&stage, "w2", by_user).unwrap(), TurnEffect::None, "it repeats the decision");
+    stage.settle();
+    stage.check();
+    assert_eq!(runs(&stage), [("b".to_owned(), 1)]);
+    assert_eq!(stage.outcomes("t1"), ["result", "permission", "result"]);
+}
+
+#[test]
+fn a_grant_of_a_user_approves_no_call_about_which_the_operator_asked() {
+    let stage = stage();
+    stage.permit(|permissions| permissions.tools = [("read_it".to_owned(), Policy::Ask)].into());
+    set_tenant_rules(&stage, 1, json!({"tools": {"write_it": "ask"}}));
+    stage.post("t1", "go");
+    stage.run();
+    assert_eq!(waiting(&stage), ["r1", "w1", "w2"]);
+    set_tenant_rules(&stage, 2, json!({}));
+    let by_user = ApprovalDecision { is_approver: false, ..approval(Decision::AlwaysAllowTool) };
+    decide(&stage, "r1", by_user).unwrap();
+    assert_eq!(waiting(&stage), ["w1", "w2"]);
+    decide(&stage, "w1", approval(Decision::AlwaysAllowTool)).unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
 }
 
 #[test]

@@ -95,14 +95,6 @@ impl SessionHost {
             Some(args) if !declines => Some(self.coerce_args(&suspension, args)?),
             _ => None,
         };
-        if !declines && !approval.is_approver {
-            let run_with = args.as_ref().unwrap_or(&suspension.args);
-            if self.decider(session, &suspension, run_with) == Decider::Approver {
-                let detail =
-                    "a rule of the operator asks about this call: approving it needs the scope `approve`";
-                return Err(Problem::new(ErrorCode::MissingScope, detail));
-            }
-        }
         if let Some(before) = &suspension.resolution {
             let same = match before {
                 Resolution::Declined { expired: true, .. } => return Err(over()),
@@ -115,6 +107,14 @@ impl SessionHost {
                 Resolution::Answered { .. } | Resolution::Failed { .. } => false,
             };
             return if same { Ok(TurnEffect::None) } else { Err(decided()) };
+        }
+        if !declines && !approval.is_approver {
+            let run_with = args.as_ref().unwrap_or(&suspension.args);
+            if self.decider(session, &suspension, run_with) == Decider::Approver {
+                let detail =
+                    "a rule of the operator asks about this call: approving it needs the scope `approve`";
+                return Err(Problem::new(ErrorCode::MissingScope, detail));
+            }
         }
         self.ensure_waiting(session, &suspension)?;
         let record = EventKind::ApprovalDecided {
@@ -134,13 +134,15 @@ impl SessionHost {
             Resolution::Approved { decision: approval.decision, args }
         };
         let granted = granted(approval.decision, &suspension);
-        let mut settled =
-            vec![Settled { suspension: suspension.clone().resolved(resolution), record, charge: None }];
+        let as_decider = if approval.is_approver { Decider::Approver } else { Decider::User };
+        let resolved = Suspension { by: as_decider, ..suspension.clone().resolved(resolution) };
+        let mut settled = vec![Settled { suspension: resolved, record, charge: None }];
         if matches!(approval.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
             settled.extend(self.approvals_covered_by(
                 session,
                 &suspension,
                 &granted,
+                as_decider,
                 &by,
                 approval.request_id.as_ref(),
             )?);
@@ -311,12 +313,13 @@ impl SessionHost {
         Ok(call.args)
     }
 
-    /// Approves the other open approvals that the new grant covers.
+    /// Approves the other open approvals that the new grant covers and that the caller may decide.
     fn approvals_covered_by(
         &self,
         session: &Session,
         decided: &Suspension,
         granted: &Grants,
+        as_decider: Decider,
         by: &Approver,
         request_id: Option<&RequestId>,
     ) -> Result<Vec<Settled>, Problem> {
@@ -327,10 +330,10 @@ impl SessionHost {
             let spec = self.agent.toolkit.get(&own.name).map(|(spec, _)| spec);
             spec.is_some_and(|spec| permissions.decide(spec, &own.args) == Verdict::Allow)
         };
-        let others = session
-            .suspensions()?
-            .into_iter()
-            .filter(|own| own.wait == Wait::Approval && own.call_id != decided.call_id && allowed(own));
+        let others = session.suspensions()?.into_iter().filter(|own| {
+            let is_other = own.wait == Wait::Approval && own.call_id != decided.call_id;
+            is_other && own.by <= as_decider && allowed(own)
+        });
         let release = |own: Suspension| Settled {
             record: EventKind::ApprovalDecided {
                 call_id: own.call_id.clone(),
@@ -342,7 +345,10 @@ impl SessionHost {
                 by: Some(by.clone()),
                 request_id: request_id.cloned(),
             },
-            suspension: own.resolved(Resolution::Approved { decision: Decision::Approve, args: None }),
+            suspension: Suspension {
+                by: as_decider,
+                ..own.resolved(Resolution::Approved { decision: Decision::Approve, args: None })
+            },
             charge: None,
         };
         Ok(others.map(release).collect())
