@@ -3,14 +3,15 @@
 
 use super::{
     dice::Dice,
+    gateway::{self, Caller},
     node::Node,
-    people::Submission,
+    people::{Patch, Submission},
     reader::{Event, Line, Parser},
     scenario::{Act, ResponseMode, SessionScenario, mark},
     world::World,
 };
 use edge_harness::http::{Body, Request, Response, session, session::call::SessionRequest};
-use edge_harness::types::{ErrorCode, Principal, Problem, Scopes, UserId};
+use edge_harness::types::{ErrorCode, Problem, UserId};
 use futures::{
     channel::oneshot,
     future::{Either, LocalBoxFuture, join, join_all, select},
@@ -45,6 +46,8 @@ pub struct Witness {
     pub known: usize,
     pub dequeued: Vec<String>,
     pub titles: Vec<String>,
+    /// The patches of permissions that were sent.
+    pub patches: Vec<Patch>,
     /// Whether the erasure was confirmed.
     pub erased: bool,
 }
@@ -72,6 +75,17 @@ pub enum Reply {
     Problem(Problem),
     /// The session was evicted.
     Lost,
+}
+
+impl Reply {
+    /// Returns the status, unless the connection was lost.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Answer(response, _) => Some(response.status().as_u16()),
+            Self::Problem(problem) => Some(problem.code.status()),
+            Self::Lost => None,
+        }
+    }
 }
 
 /// Checks that the text contains no marks of other sessions.
@@ -178,8 +192,7 @@ impl Client {
         let session = self.node.session.clone();
         let (method, path) = route.split_once(' ').unwrap_or((route, ""));
         let root = if path.starts_with("/v1/") { String::new() } else { format!("/v1/sessions/{session}") };
-        let user = Some(self.scenario.user.clone());
-        let principal = Principal { user, ..Principal::new(self.scenario.tenant.clone(), Scopes::all()) };
+        let principal = self.principal(Caller::Owner);
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
         let mut request = Request::new(body);
         *request.method_mut() = method.parse().unwrap_or_default();
@@ -192,8 +205,13 @@ impl Client {
         let what = format!("{} {}", call.request.method(), call.request.uri());
         world.ledger.say("client", || format!("{} {what}", self.node.disk.name));
         let generation = self.node.generation.get();
+        let received = self.received(&call);
         let (sender, answer) = oneshot::channel();
         let work = async move {
+            if let Err(problem) = gateway::authorize(&call) {
+                let _ = sender.send(Err(problem));
+                return;
+            }
             let _ = sender.send(session::respond(&host, &call).await);
         };
         world.sched.spawn(Some(self.node.place), Box::pin(work));
@@ -202,6 +220,13 @@ impl Client {
             Ok(Err(problem)) => Reply::Problem(problem),
             Err(_) => Reply::Lost,
         };
+        if let Some((received, _)) = received.filter(|(_, exists)| match &reply {
+            Reply::Answer(..) => true,
+            Reply::Problem(problem) => *exists && problem.code.status() < 500,
+            Reply::Lost => false,
+        }) {
+            received.arrived.set(Some(world.sched.now()));
+        }
         world.ledger.say("client", || match &reply {
             Reply::Answer(response, _) => format!("{} {what}: {}", self.node.disk.name, response.status()),
             Reply::Problem(problem) => format!("{} {what}: {problem}", self.node.disk.name),
@@ -217,7 +242,7 @@ impl Client {
         }
     }
 
-    fn read(&self, response: &Response) -> Value {
+    pub fn read(&self, response: &Response) -> Value {
         let Body::Bytes(bytes) = response.body() else { return Value::Null };
         is_own(&self.world, self.node.origin, &String::from_utf8_lossy(bytes));
         serde_json::from_slice(bytes).unwrap_or_default()
@@ -248,6 +273,7 @@ impl Client {
             }
             Act::Fork => drop(self.json("POST /fork", &json!({})).await),
             Act::Decide => self.decide(&mut dice).await,
+            Act::Permit(patch) => self.permit(patch, &mut dice).await,
         }
     }
 
@@ -352,6 +378,9 @@ impl Client {
                 let mut call = self.request(route, &body);
                 call.principal.tenant = tenant.into();
                 call.principal.user = user.map(UserId::from);
+                if *tenant != *self.scenario.tenant {
+                    call.principal.policy = Default::default();
+                }
                 if let Reply::Answer(response, _) = self.ask(call).await {
                     let what = format!("{tenant}/{user:?} may {route}: {}", response.status());
                     self.world.ledger.find(7, what);

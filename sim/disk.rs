@@ -59,6 +59,17 @@ impl Disk {
         self.log.borrow().is_empty() && self.documents.borrow().is_empty()
     }
 
+    /// 17: an older version of the tenant's policy never replaces a newer one.
+    fn check_versions(&self, old: &str, new: &str) {
+        let version = |json: &str| {
+            let guidance = serde_json::from_str::<serde_json::Value>(json).unwrap_or_default();
+            guidance["tenant_rules"]["version"].as_u64().unwrap_or_default()
+        };
+        if version(new) < version(old) {
+            self.ledger.find(17, format!("{} replaces {old} with {new}", self.name));
+        }
+    }
+
     fn refuses(&self) -> bool {
         let commits = self.commits.get();
         let mut refusals = self.refusals.borrow_mut();
@@ -93,6 +104,9 @@ impl Disk {
             if key == "state/activity" {
                 self.busy.set(json.contains("\"turn\":{") || json.contains("\"queue\":["));
                 self.waits.set(json.contains("\"waiting_since\":"));
+            }
+            if let Some(old) = documents.get(&key).filter(|_| key == "state/guidance") {
+                self.check_versions(old, &json);
             }
             documents.insert(key, json);
         }

@@ -9,6 +9,7 @@
 //! | `node`, `disk` | a session's object: instances that are evicted, and a disk that survives |
 //! | `client`, `reader` | the clients and their observations |
 //! | `people` | decisions on suspended calls |
+//! | `operator`, `gateway` | rules that change, and the callers with their scopes |
 //! | `subagents` | tasks of subagents, and the network between sessions |
 //! | `model`, `one_shot`, `tools` | the simulated model and tools |
 //! | `ledger` | the actual runs and requests, and the trace |
@@ -21,11 +22,13 @@ pub mod client;
 pub mod dice;
 pub mod disk;
 pub mod faults;
+pub mod gateway;
 pub mod invariants;
 pub mod ledger;
 pub mod model;
 pub mod node;
 pub mod one_shot;
+pub mod operator;
 pub mod people;
 pub mod reader;
 pub mod scenario;

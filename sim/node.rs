@@ -2,6 +2,7 @@
 
 use super::{
     disk::{Disk, DiskHandle},
+    gateway::Received,
     sched::SimClock,
     world::World,
 };
@@ -47,6 +48,8 @@ pub struct Node {
     pub alarm: Cell<Option<u64>>,
     /// Whether an alarm is being handled.
     in_alarm: Cell<bool>,
+    /// The policies and rules sent to it, in this order.
+    pub received: RefCell<Vec<Rc<Received>>>,
     machine: RefCell<Option<(Rc<SessionHost>, Rc<DiskHandle>)>>,
     /// Clients connected to this instance.
     lines: RefCell<Vec<Waker>>,
@@ -73,6 +76,7 @@ impl Node {
             crashes,
             alarm: Cell::new(None),
             in_alarm: Cell::new(false),
+            received: RefCell::default(),
             machine: RefCell::default(),
             lines: RefCell::default(),
         })
@@ -81,6 +85,12 @@ impl Node {
     /// Returns the parent and the task, if this is a subagent.
     pub fn parent(&self) -> Option<Parent> {
         serde_json::from_value(self.meta()["parent"].take()).ok()
+    }
+
+    /// Returns the user of the session that its clients have.
+    pub fn user(&self, world: &World) -> String {
+        let scenario = world.ledger.scenario.sessions.get(self.origin);
+        scenario.map(|scenario| scenario.user.to_string()).unwrap_or_default()
     }
 
     /// Returns the metadata on the disk.
@@ -248,7 +258,20 @@ impl Peers for NodePorts {
         session: &SessionId,
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError> {
-        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.import(snapshot).await).await
+        let received = self.node().filter(|_| snapshot.task.is_some()).map(|(world, node)| {
+            let meta = &snapshot.meta;
+            let parents = Some((meta.totals.updated_at, meta.meta.permissions.clone()));
+            let child = world.object(tenant, session, node.origin);
+            (child.receive(snapshot.tenant_policy.version, parents, world.sched.now()), world)
+        });
+        let import = async move |host: Rc<SessionHost>| {
+            let imported = host.import(snapshot).await;
+            if let (Ok(Imported::Session(_)), Some((received, world))) = (&imported, received) {
+                received.arrived.set(Some(world.sched.now()));
+            }
+            imported
+        };
+        self.ask(tenant, session, import).await
     }
 
     async fn cancel(

@@ -3,16 +3,17 @@
 use super::{
     client::{self, Client, Reply},
     dice::Dice,
+    gateway::{Caller, Policies},
     scenario::{Act, CallScript, ResponseMode, SessionScenario},
     subagents::{self, SUBAGENT},
 };
-use edge_harness::types::{Category, Grants, Policy, Rules, SessionId, SessionPermissions};
+use edge_harness::types::{Category, Grants, Policy, Rules, SessionId, SessionPermissions, TenantId};
 use futures::future::join;
 use serde_json::{Value, json};
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, collections::BTreeMap, rc::Rc};
 
 /// The tools that rules are written for.
-const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy", "echo", "lend"];
+pub const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy", "echo", "lend"];
 /// Maximum number of attempts to find a suspended call, or to send a decision.
 const MAX_TRIES: usize = 20;
 /// The same for a person who decides until the session is idle.
@@ -23,6 +24,8 @@ const MAX_TRIES_UNTIL_IDLE: usize = 2_000;
 pub struct PeopleScenario {
     /// The agent's permission rules.
     pub rules: Rules,
+    /// The policies of tenants, if the operator sets any.
+    pub tenants: BTreeMap<TenantId, Policies>,
     /// Time to answer in seconds, or the agent's default.
     pub ttl_s: Option<u64>,
 }
@@ -92,15 +95,37 @@ pub struct Submission {
     pub body: Value,
     /// Whether it must be rejected, because it is invalid or for other arguments.
     pub wrong: bool,
+    pub caller: Caller,
+    /// When it was sent, and when the response arrived or the connection was lost.
+    pub at: (u64, u64),
     /// The status of the response, unless the connection was lost.
     pub status: Option<u16>,
+}
+
+/// A patch of a session's permissions that was sent, and the response.
+pub struct Patch {
+    pub body: Value,
+    pub caller: Caller,
+    /// The status of the response, unless the connection was lost.
+    pub status: Option<u16>,
+    /// The permissions in the response.
+    pub permissions: Value,
 }
 
 impl Submission {
     /// Chooses a decision or answer for a suspended call.
     fn of(pending: &Value, dice: &mut Dice, sane: bool) -> Self {
         let call_id = pending["call_id"].as_str().unwrap_or_default().to_owned();
-        let mut submission = Self { call_id, answers: false, body: Value::Null, wrong: false, status: None };
+        // Those who decide until the session is idle know who may.
+        let by_approver = pending["by"] == "approver";
+        let able = [Caller::Approver, Caller::User, Caller::Desk];
+        let caller = if sane {
+            dice.clone().pick(if by_approver { &able[..1] } else { &able[..] })
+        } else {
+            dice.pick(&Caller::DECIDING)
+        };
+        let (body, at) = (Value::Null, (0, 0));
+        let mut submission = Self { call_id, answers: false, body, wrong: false, caller, at, status: None };
         let kind = pending["kind"].as_str().unwrap_or_default();
         if kind != "approval" {
             submission.answers = true;
@@ -185,6 +210,20 @@ impl Client {
                 self.world.ledger.find(11, format!("{route} was refused: {body}"));
             }
         }
+    }
+
+    /// Patches the permissions of the session.
+    pub async fn permit(&self, patch: &Value, dice: &mut Dice) {
+        let caller = dice.pick(&[Caller::Owner, Caller::User, Caller::Desk, Caller::Desk, Caller::Reader]);
+        let mut call = self.request("PATCH", &json!({ "permissions": patch }));
+        call.principal = self.principal(caller);
+        let reply = self.ask(call).await;
+        let permissions = match &reply {
+            Reply::Answer(response, _) => self.read(response)["permissions"].take(),
+            Reply::Problem(_) | Reply::Lost => Value::Null,
+        };
+        let (body, status) = (patch.clone(), reply.status());
+        self.witness(|w| w.patches.push(Patch { body, caller, status, permissions }));
     }
 
     /// Creates a client of a subagent's session.
@@ -291,13 +330,17 @@ impl Client {
                 // One at a time, because one decision may grant what another declines.
                 for _ in 0..MAX_TRIES {
                     let status = own.submit(submission.clone(), &mut dice).await;
-                    if status.is_some_and(|status| status < 500) {
+                    if status == Some(403) {
+                        // The rules have changed since the call was suspended.
+                        submission.caller = Caller::Approver;
+                    } else if status.is_some_and(|status| status < 500) {
                         break;
                     }
                     self.world.sched.sleep(dice.within(1, 300)).await;
                 }
             }
-            self.world.sched.sleep(dice.within(50, 900)).await;
+            let pause = if self.scenario.slow { (1_000, 6_000) } else { (50, 900) };
+            self.world.sched.sleep(dice.within(pause.0, pause.1)).await;
         }
     }
 
@@ -307,13 +350,11 @@ impl Client {
         let mode = dice.pick(&[ResponseMode::Json, ResponseMode::Stream, ResponseMode::Receipt]);
         let mut call = self.request(&format!("POST /{route}/{}", submission.call_id), &submission.body);
         mode.add_header(call.request.headers_mut());
+        call.principal = self.principal(submission.caller);
+        let sent = self.world.sched.now();
         let reply = self.ask(call).await;
-        let status = match &reply {
-            Reply::Answer(response, _) => Some(response.status().as_u16()),
-            Reply::Problem(problem) => Some(problem.code.status()),
-            Reply::Lost => None,
-        };
-        submission.status = status;
+        let status = reply.status();
+        (submission.status, submission.at) = (status, (sent, self.world.sched.now()));
         self.witness(|w| w.submissions.push(submission));
         if let Reply::Answer(response, generation) = reply {
             // A stream may only end after further decisions, which this task makes.

@@ -2,6 +2,7 @@
 
 use super::{
     dice::Dice,
+    operator,
     people::{self, PeopleScenario},
     subagents::{self, SubagentsScenario},
 };
@@ -82,6 +83,8 @@ pub struct SessionScenario {
     pub restarts: bool,
     /// Whether calls still suspended at the end are left to expire.
     pub leaves: bool,
+    /// Whether people take some seconds to decide, so that rules change in the meantime.
+    pub slow: bool,
 }
 
 /// An action of a client.
@@ -102,6 +105,8 @@ pub enum Act {
     Fork,
     /// Sends a decision or answer.
     Decide,
+    /// Patches the permissions of the session.
+    Permit(Value),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +198,8 @@ impl Scenario {
         let mut other = dice.clone();
         other.roll();
         let mut people = people::add_people(&mut other.fork(), quiet, &mut sessions);
+        // From dice of their own, like the above.
+        operator::add_rules(&mut other.clone().fork().fork(), quiet, &mut sessions, &mut people);
         other.roll();
         let subagents = subagents::add_subagents(&mut other.fork(), quiet, &mut sessions, &mut people);
         if context.settings != ContextSettings::None {
@@ -314,6 +321,7 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionScenario {
         rules: None,
         restarts: false,
         leaves: false,
+        slow: false,
         tasks: Vec::new(),
         turns,
     }

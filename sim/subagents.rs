@@ -2,6 +2,7 @@
 
 use super::{
     dice::Dice,
+    operator,
     people::PeopleScenario,
     scenario::{self, Act, CallScript, FinalResponse, Flaky, SessionScenario, StepScript, TurnScript, mark},
 };
@@ -89,6 +90,15 @@ pub fn add_subagents(
             session.acts.push((dice.pick(&times) + dice.below(120), Act::Abort));
         }
         session.erased |= !quiet && dice.chance(15);
+        // While tasks run, the rules of the parent change.
+        let mut others = dice.clone().fork();
+        for at in times.iter().filter(|_| !quiet && asked) {
+            if others.chance(40) {
+                session
+                    .acts
+                    .push((at + others.within(20, 1_500), Act::Permit(operator::denial(&mut others))));
+            }
+        }
     }
     if !quiet && sessions.iter().any(|session| session.rules.is_some()) {
         // A subagent that a cancellation does not reach waits for people until its suspensions expire.

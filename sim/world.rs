@@ -51,6 +51,8 @@ pub struct World {
     pub closing: Cell<bool>,
     /// The dice for messages between sessions.
     chance: RefCell<Dice>,
+    /// The dice for the isolates that send requests.
+    pub isolates: RefCell<Dice>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
 }
@@ -73,6 +75,7 @@ impl World {
             busy: Cell::new(0),
             closing: Cell::new(false),
             chance: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 1)),
+            isolates: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 2)),
             nodes: RefCell::default(),
             agent: RefCell::default(),
         });
@@ -119,6 +122,7 @@ impl World {
     fn settings(&self) -> Settings {
         let (people, mut settings) = (&self.ledger.scenario.people, Settings::default());
         settings.permissions.tools.extend(people.rules.tools.clone());
+        settings.permissions.categories.extend(people.rules.categories.clone());
         settings.approval_ttl = people.ttl_s.map_or(settings.approval_ttl, Duration::from_secs);
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings

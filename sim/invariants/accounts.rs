@@ -1,4 +1,4 @@
-//! 13: the ledger of a tenant has the usage that the logs of its sessions have, and no slot is held at the end. 14: the
+//! 13: the ledger of a tenant has the usage that the logs of its sessions have, and no slot is held at the end. 18: the
 //! audit trail of a tenant has the decisions that the logs have, each once.
 
 use super::super::{node::Node, world::World};
@@ -97,7 +97,7 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
         if !rows.is_superset(&logged) || (!has_erased && rows != logged) {
             world
                 .ledger
-                .find(14, format!("{tenant} has decisions {logged:?}, but its audit trail has {rows:?}"));
+                .find(18, format!("{tenant} has decisions {logged:?}, but its audit trail has {rows:?}"));
         }
     }
 }

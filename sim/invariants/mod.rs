@@ -9,8 +9,9 @@
 //! | `readers` | 8 sequence numbers, ends, streams · 7 no text of other sessions · 10 no message is lost |
 //! | `people` | 11 a call that needs a decision runs as decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing except unknown outcomes |
-//! | `subagents` | 12 a task is done once, under the parent's rules, and its result is the call's |
-//! | `accounts` | 13 usage and slots of tenants do not drift · 14 the audit trail has each decision once |
+//! | `subagents` | 12 a task is done once, and its result is the call's |
+//! | `accounts` | 13 usage and slots of tenants do not drift · 18 the audit trail has each decision once |
+//! | `permits`, `rules` | 14 no denied call starts · 15 no unapproved call starts · 16 `by` is who decided · 17 newer rules stay |
 //!
 //! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
 //! text of other sessions in `client`.
@@ -20,8 +21,10 @@ mod calls;
 mod context;
 mod ends;
 mod people;
+mod permits;
 mod readers;
 mod recovery;
+mod rules;
 mod subagents;
 mod view;
 
@@ -30,6 +33,7 @@ use std::rc::Rc;
 
 pub use accounts::has_reported;
 pub use recovery::same;
+use rules::Rulebook;
 pub use view::View;
 
 /// Checks the final state of a finished world.
@@ -69,12 +73,14 @@ pub fn check(world: &World) {
         ends::whole(ledger, view, node);
         ends::bounds(ledger, view, node);
         recovery::unknown(ledger, view);
-        people::asked(ledger, view, node, sender.map(|(_, view)| view));
+        let book = Rulebook::of(world, node, view);
+        people::asked(ledger, view, node, &book);
         readers::artifacts(world, view, node);
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
         readers::streams(ledger, view, witness);
         people::submissions(ledger, view, witness, node);
+        permits::check(world, view, &book, node, sender, witness);
         if let Some(scenario) = scenario {
             context::owed(ledger, view, node, scenario);
             readers::posts(ledger, view, witness, node.place);

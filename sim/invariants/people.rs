@@ -4,12 +4,14 @@ use super::super::{
     client::Witness,
     ledger::{Ledger, Run},
     node::Node,
-    scenario::SessionScenario,
-    tools,
 };
 use super::view::{Call, Entry, Turn, View};
-use super::{calls::runs_of, ends::RECOVERY_MS};
-use edge_harness::types::{Policy, Timestamp};
+use super::{
+    calls::runs_of,
+    ends::RECOVERY_MS,
+    rules::{Rulebook, Verdict},
+};
+use edge_harness::types::Timestamp;
 use serde_json::Value;
 
 /// The records allowed between the suspension of a turn and its resumption.
@@ -26,17 +28,14 @@ const BETWEEN: [&str; 6] = [
 const TTL_S: u64 = 7 * 24 * 3_600;
 
 /// 11: a suspended call runs once, with the approved arguments or the given answer, and not earlier; nor does
-/// any call of its step. A call that was declined, expired or interrupted never runs. In a subagent the rules
-/// are those of the parent, whose view is `sender`.
-pub fn asked(ledger: &Ledger, view: &View, node: &Node, sender: Option<&View>) {
-    let Some(scenario) = ledger.scenario.sessions.get(node.origin) else { return };
+/// any call of its step. A call that was declined, expired or interrupted never runs.
+pub fn asked(ledger: &Ledger, view: &View, node: &Node, book: &Rulebook) {
     let runs = ledger.runs.borrow();
     for turn in &view.turns {
         let runs: Vec<&Run> = runs_of(&runs, view, turn).collect();
-        waited(ledger, view, turn, &runs, node);
+        waited(ledger, view, turn, &runs, node, book);
         for call in &turn.calls {
             let runs: Vec<&Run> = runs.iter().filter(|run| run.call_id == call.id).copied().collect();
-            ruled(ledger, [Some(view), sender], scenario, call, &runs);
             consented(ledger, view, call, &runs);
             answered(ledger, view, call, &runs);
             let undisturbed = node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0;
@@ -49,7 +48,7 @@ pub fn asked(ledger: &Ledger, view: &View, node: &Node, sender: Option<&View>) {
 
 /// Between the suspension of a turn and its resumption or end there are only decisions, answers and reports
 /// of subagents.
-fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node) {
+fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node, book: &Rulebook) {
     let end = turn.ends.first().map(|end| &view.entries[*end]);
     for (place, over) in &turn.waits {
         let wait = &view.entries[*place];
@@ -67,11 +66,27 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
             pending.iter().chain(&sent).copied().filter_map(|asked| asked["call_id"].as_str()).collect();
         let message =
             turn.calls.iter().find(|call| ids.contains(&call.id.as_str())).map(|call| &call.message);
+        // Whether the rules may not have asked about the calls, or may have denied them, when an earlier part of the
+        // step ran.
+        let step = turn.records.iter().map(|place| &view.entries[*place]);
+        let mut step = step.filter(|entry| entry.kind == "tool.started");
+        let step = step.find(|entry| entry.value["message"].as_str() == message.map(String::as_str));
+        let began = step.map_or(wait.at, |entry| entry.at);
+        let changed = |at: u64| {
+            let mut asked = turn.calls.iter().filter(|call| ids.contains(&call.id.as_str()));
+            asked.all(|call| {
+                let asked = call.suspended.last().map(|place| &view.entries[*place]);
+                let is_approval = asked.is_some_and(|asked| asked.kind == "tool.approval_required");
+                let (least, most) = book.verdicts(&call.name, began.min(at), at);
+                most == Verdict::Denied || (is_approval && least == Verdict::Runs)
+            })
+        };
         for call in turn.calls.iter().filter(|call| Some(&call.message) == message) {
-            if runs.iter().any(|run| run.call_id == call.id && run.began < over.moment) {
+            let early = |moment: u64, at: u64| moment < over.moment && !(moment < wait.moment && changed(at));
+            if runs.iter().any(|run| run.call_id == call.id && early(run.began, run.at)) {
                 ledger.find(11, format!("{} ran before its step was resolved", call.id));
             }
-            if view.outcome(call).is_some_and(|outcome| outcome.moment < over.moment) {
+            if view.outcome(call).is_some_and(|outcome| early(outcome.moment, outcome.at)) {
                 ledger.find(11, format!("{} ended before its step was resolved", call.id));
             }
         }
@@ -108,43 +123,6 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
         && spent + super::ends::MIN_REMAINING_MS < u64::from(timeout) * 1_000
     {
         ledger.find(11, format!("{} ended by its deadline after {spent} ms of {timeout} s", turn.id));
-    }
-}
-
-/// A forbidden call never runs; a call that needs approval does not run without it.
-fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario, call: &Call, runs: &[&Run]) {
-    let Some(run) = runs.first() else { return };
-    let (agent, own) = (&ledger.scenario.people.rules, scenario.rules.clone().unwrap_or_default());
-    let category = tools::category(&call.name);
-    let by_tool = [agent.tools.get(&call.name), own.tools.get(&call.name)];
-    let by_category = own.categories.get(&category);
-    if by_tool.contains(&Some(&Policy::Deny)) || by_category == Some(&Policy::Deny) {
-        ledger.find(11, format!("{} ran although a rule forbids `{}`", call.id, call.name));
-    }
-    let said_before = |decision: &str, name: Option<&str>| {
-        let all = views.iter().flatten().flat_map(|view| &view.entries);
-        let mut decided = all.filter(|entry| entry.moment < run.began);
-        decided.any(|entry| {
-            let fits = |own: &str| name.map_or(tools::category(own) == category, |name| name == own);
-            entry.kind == "approval.decided"
-                && entry.value["decision"] == *decision
-                && entry.value["name"].as_str().is_some_and(fits)
-        })
-    };
-    let granted = said_before("always_allow_tool", Some(&call.name));
-    let asks = match by_tool {
-        // The agent's rules take precedence over grants.
-        [Some(_), _] => true,
-        [None, Some(_)] => !granted,
-        [None, None] => {
-            by_category.is_some()
-                && !(granted
-                    || own.grants.tools.contains(&call.name)
-                    || said_before("always_allow_category", None))
-        }
-    };
-    if asks && !own.yolo && call.suspended.is_empty() {
-        ledger.find(11, format!("{} ran without the required approval of `{}`", call.id, call.name));
     }
 }
 
@@ -187,7 +165,8 @@ fn consented(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
     let (asked, decided) = asked_and_said(ledger, view, call, ["tool.approval_required", "approval.decided"]);
     let Some(asked) = asked else { return };
     let approved = decided.filter(|decided| decided.value["decision"] != "decline");
-    for run in runs {
+    // Before an eviction, the rules may not have asked about it.
+    for run in runs.iter().filter(|run| run.began > asked.moment) {
         let Some(approved) = approved.filter(|approved| approved.moment < run.began) else {
             let decided = decided.map_or("nothing was decided", |entry| entry.json.as_str());
             ledger.find(11, format!("{} ran without approval: {decided}", call.id));
@@ -224,7 +203,7 @@ pub fn submissions(ledger: &Ledger, view: &View, witness: &Witness, node: &Node)
     let stumbles = node.disk.refused_at.get() > 0;
     for submission in &witness.submissions {
         let Some(status) = submission.status else { continue };
-        let fits = matches!(status, 200 | 202 | 404 | 409 | 422) || (status >= 500 && stumbles);
+        let fits = matches!(status, 200 | 202 | 403 | 404 | 409 | 422) || (status >= 500 && stumbles);
         if !fits {
             ledger.find(11, format!("status {status} for {submission:?}"));
         }

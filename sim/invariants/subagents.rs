@@ -1,9 +1,10 @@
 //! Subagents: invariant 12.
 
 use super::super::{ledger::Ledger, node::Node, scenario::mark, subagents::SUBAGENT, world::World};
+use super::rules::{Rulebook, Verdict};
 use super::view::{Entry, Turn, View};
 use edge_harness::ports::Directory;
-use edge_harness::types::{Parent, Policy, SessionPermissions, TenantId};
+use edge_harness::types::{Parent, TenantId};
 use futures::FutureExt;
 use serde_json::Value;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ pub fn session<'a>(views: &'a [Seen], tenant: &TenantId, id: &str) -> Option<&'a
     views.iter().find(|(node, _)| node.tenant == *tenant && node.session == id)
 }
 
-/// 12: each subagent does its task once, under its parent's rules and while the parent's call waits; its
+/// 12: each subagent does its task once, while the parent's call waits; its
 /// result is the call's outcome. It is in no list of sessions, spawns no subagents, and is erased with its
 /// parent.
 pub fn check(world: &World, views: &[Seen]) {
@@ -37,19 +38,20 @@ pub fn check(world: &World, views: &[Seen]) {
             continue;
         }
         for turn in view.turns.iter().filter(|turn| !turn.ends.is_empty()) {
-            tasks(ledger, views, node, view, turn);
+            tasks(world, views, node, view, turn);
             used(ledger, view, turn);
         }
     }
 }
 
 /// Returns whether the session had neither evictions nor refused writes.
-fn is_undisturbed(node: &Node) -> bool {
+pub fn is_undisturbed(node: &Node) -> bool {
     node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0
 }
 
 /// Each task ends once, and its result is the outcome of the call.
-fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
+fn tasks(world: &World, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
+    let ledger = &world.ledger;
     let records = |kind: &'static str| {
         let own = turn.records.iter().map(|place| &view.entries[*place]);
         own.filter(move |entry| entry.kind == kind)
@@ -70,7 +72,7 @@ fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn)
         };
         let id = started.value["session"].as_str().unwrap_or_default();
         let theirs = session(views, &node.tenant, id);
-        check_outcome(ledger, view, turn, over, theirs);
+        check_outcome(world, node, view, turn, over, theirs);
         if let Some((child, theirs)) = theirs {
             stops_after_call(ledger, node, child, theirs, over);
         }
@@ -78,7 +80,8 @@ fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn)
 }
 
 /// The outcome of a call is the result of its subagent.
-fn check_outcome(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
+fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
+    let ledger = &world.ledger;
     let Some(call) = turn.calls.iter().find(|call| over.value["call_id"] == *call.id) else {
         return ledger.find(12, format!("no call waits for it: {}", over.json));
     };
@@ -116,14 +119,19 @@ fn check_outcome(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs
                 ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
-        // The suspension expired or was canceled, or the turn ended before the call could run.
+        // The suspension expired or was canceled, the turn ended before the call could run, or the rules forbid it now.
         "denied" | "unknown" => {
             let sealed = turn.ends.first().map(|end| &view.entries[*end]);
             let cut_off = sealed.is_some_and(|end| {
                 let own = view.outcome(call).map(|entry| entry.moment);
                 own == Some(end.moment) && end.value["stop_reason"] != "canceled"
             });
-            if status != "canceled" && !cut_off && outcome["denied"] != "deadline" {
+            let at = view.outcome(call).map_or(0, |entry| entry.at);
+            let is_forbidden = || {
+                let (_, most) = Rulebook::of(world, node, view).verdicts(SUBAGENT, at, at);
+                outcome["denied"] == "permission" && most == Verdict::Denied
+            };
+            if status != "canceled" && !cut_off && outcome["denied"] != "deadline" && !is_forbidden() {
                 ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
@@ -199,7 +207,6 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
         }
     }
     if !is_erased {
-        ruled(ledger, node, sender);
         let canceled = ledger.canceled.borrow();
         let canceled = canceled.iter().find(|(name, _)| *name == view.name);
         let late = |entry: &&&Entry| canceled.is_some_and(|(_, moment)| entry.moment > *moment);
@@ -217,21 +224,6 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     });
     if let Some(place) = alien {
         ledger.find(7, format!("{} has text of session {place}", view.name));
-    }
-}
-
-/// The rules of a subagent are those of its parent, except for grants in either.
-fn ruled(ledger: &Ledger, node: &Node, sender: &Node) {
-    let rules = |node: &Node| -> SessionPermissions {
-        serde_json::from_value(node.meta()["permissions"].clone()).unwrap_or_default()
-    };
-    let (own, theirs) = (rules(node), rules(sender));
-    let has = |name: &String, policy: &Policy| {
-        own.tools.get(name) == Some(policy) || (*policy == Policy::Ask && own.grants.tools.contains(name))
-    };
-    let tools = theirs.tools.iter().all(|(name, policy)| has(name, policy));
-    if !tools || own.categories != theirs.categories || own.yolo != theirs.yolo {
-        ledger.find(12, format!("{} has the rules {own:?} instead of {theirs:?}", node.disk.name));
     }
 }
 
