@@ -26,6 +26,10 @@ pub struct Scenario {
     pub directory_down: Option<(u64, u64)>,
     /// When the blob store is down.
     pub blobs_down: Option<(u64, u64)>,
+    /// When the ledgers of the tenants are down, and when one response of them is lost. Only in worlds without limits,
+    /// where no turn has to be admitted.
+    pub ledger_down: Option<(u64, u64)>,
+    pub ledger_unanswered: Vec<u64>,
     pub context: ContextScenario,
     pub people: PeopleScenario,
     pub subagents: SubagentsScenario,
@@ -194,6 +198,10 @@ impl Scenario {
         let (directory_down, blobs_down) = (outage(20), outage(20));
         // From forked dice, so that these rolls do not affect the rest of the scenario.
         let context = context(&mut dice.clone().fork(), quiet);
+        let mut ledger = dice.clone().fork().fork();
+        let from = ledger.below(6_000);
+        let ledger_down = ledger.chance(20).then(|| (from, from + ledger.within(10, 8_000)));
+        let ledger_unanswered = (0..ledger.pick(&[0, 0, 1, 2])).map(|_| ledger.below(12_000)).collect();
         let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
         other.roll();
@@ -208,7 +216,18 @@ impl Scenario {
             let steps = turns.flat_map(|turn| &mut turn.steps);
             steps.flat_map(|step| &mut step.calls).for_each(|call| call.named = true);
         }
-        Self { quiet, sessions, directory_down, blobs_down, context, people, subagents, dice }
+        Self {
+            quiet,
+            sessions,
+            directory_down,
+            blobs_down,
+            ledger_down,
+            ledger_unanswered,
+            context,
+            people,
+            subagents,
+            dice,
+        }
     }
 
     /// Returns the same scenario without evictions and failures.

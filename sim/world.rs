@@ -41,6 +41,8 @@ pub struct World {
     pub directory: Rc<InMemoryDirectory>,
     /// The ledgers of the tenants, which are not [`World::ledger`].
     pub accounts: Rc<InMemoryLedger>,
+    /// Number of their responses that were lost so far, or will be next.
+    accounts_lost: Cell<u32>,
     pub blobs: Rc<MemoryBlobs>,
     pub entropy: Rc<SeededEntropy>,
     /// The observations of clients, by node.
@@ -69,6 +71,7 @@ impl World {
             ledger,
             directory: Rc::default(),
             accounts,
+            accounts_lost: Cell::new(0),
             blobs: Rc::default(),
             entropy: Rc::default(),
             witnesses: RefCell::default(),
@@ -256,6 +259,15 @@ impl World {
     fn apply_outages(&self) {
         self.directory.down.set(self.within(self.ledger.scenario.directory_down));
         self.blobs.down.set(self.within(self.ledger.scenario.blobs_down));
+        if self.limits().quota().is_empty() {
+            let scenario = &self.ledger.scenario;
+            self.accounts.down.set(self.within(scenario.ledger_down));
+            let ms = self.sched.now() - START;
+            let lost = scenario.ledger_unanswered.iter().filter(|at| **at <= ms).count();
+            let lost = u32::try_from(lost).unwrap_or_default();
+            let more = lost - self.accounts_lost.replace(lost);
+            self.accounts.unanswered.set(self.accounts.unanswered.get() + more);
+        }
     }
 
     fn within(&self, outage: Option<(u64, u64)>) -> bool {

@@ -33,6 +33,8 @@ pub fn has_reported(node: &Node) -> bool {
 type Counts = (u64, u64, u64);
 
 pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
+    world.accounts.down.set(false);
+    world.accounts.unanswered.set(0);
     let mut tenants: BTreeMap<&TenantId, (Counts, bool)> = BTreeMap::new();
     let mut decided: BTreeMap<&TenantId, BTreeSet<AuditId>> = BTreeMap::new();
     // The copied records of a fork are reported by its origin.
