@@ -42,8 +42,8 @@ pub use delta::{Cursor, Delta};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
 pub use event::{EventKind, Record};
 pub use id::{
-    AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, MoveId, RequestId,
-    SessionId, TenantId, TurnId, UserId,
+    AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, MoveId,
+    RequestId, SessionId, TenantId, TurnId, UserId,
 };
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;

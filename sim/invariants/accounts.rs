@@ -46,9 +46,21 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
         let (sums, has_erased) = tenants.entry(&node.tenant).or_default();
         *has_erased |= world.witnesses.borrow()[node.place].erased;
         let is_child = node.parent().is_some();
-        // A record of a fork that is older than the fork.
+        // A record of a fork that is older than the fork, or as old and also in the origin.
         let created = view.entries.first().and_then(|entry| entry.value["at"].as_str());
-        let is_copied = |entry: &Entry| is_fork(view) && entry.value["at"].as_str() <= created;
+        let from = view.entries.first().and_then(|entry| entry.value["forked_from"].as_str());
+        let origin =
+            views.iter().find(|(other, _)| other.tenant == node.tenant && Some(&*other.session) == from);
+        let is_copied = |entry: &Entry| {
+            let at = entry.value["at"].as_str();
+            // Nothing is known of an erased origin.
+            let is_of_origin = || {
+                origin.is_none_or(|(_, origin)| {
+                    origin.entries.is_empty() || origin.entries.iter().any(|own| own.json == entry.json)
+                })
+            };
+            from.is_some() && (at < created || at == created && is_of_origin())
+        };
         for entry in view.entries.iter().filter(|entry| {
             let is_new = seen.insert((&node.tenant, &entry.turn, entry.seq, &entry.json));
             is_new || !is_fork(view)

@@ -50,7 +50,9 @@ pub fn order(ledger: &Ledger, view: &View) {
             let Some(begins) = began.get(second.id.as_str()) else { continue };
             for first in turn.calls[..place].iter().filter(|first| first.message == second.message) {
                 let conflict = !first.reads || !second.reads || first.touches == second.touches;
-                let over = view.outcome(first).is_some_and(|outcome| outcome.moment < *begins);
+                // A call that was interrupted, and that new rules deny, does not run again.
+                let over =
+                    view.outcome(first).is_some_and(|own| own.moment < *begins || outcome(own) == "denied");
                 if conflict && began.contains_key(first.id.as_str()) && !over {
                     ledger.find(5, format!("{} started before {} ended", second.id, first.id));
                 }

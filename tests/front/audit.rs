@@ -97,11 +97,7 @@ fn each_change_adds_one_row_and_a_refused_one_none() {
     step("DELETE /v1/admin/tenants/{tenant}/keys/{key}", &revoke, "key.revoked");
     let to = json!({ "to": "DB_1" });
     let moves = format!("{at}/moves");
-    let moved = step(
-        "POST /v1/admin/tenants/{tenant}/moves",
-        &|_| post(&moves).json(&to),
-        "tenant.moved",
-    );
+    let moved = step("POST /v1/admin/tenants/{tenant}/moves", &|_| post(&moves).json(&to), "tenant.moved");
     assert_eq!(moved, to);
     let erase = |_: &str| delete(&format!("{at}/users/ann"));
     step("DELETE /v1/admin/tenants/{tenant}/users/{user}", &erase, "user.erased");

@@ -112,8 +112,7 @@ impl Shards {
             return Err(SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")));
         };
         // The id of a deleted tenant may be reused on another shard, but not earlier than this.
-        let held_until =
-            row.as_ref().and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
+        let held_until = row.as_ref().and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
         let moving = row.is_some_and(|row| row.moving > 0.0);
         let now = WorkerClock.now();
         let end = now + if moving { MOVING_TTL } else { SHARD_TTL };
