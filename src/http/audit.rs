@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// Maximum size of a row's details, in bytes of JSON. With more, they name the changed fields only.
 const MAX_DETAILS: usize = 4 << 10;
 /// The fields of a tenant that a request changes.
-const FIELDS: [&str; 5] = ["name", "jwt", "shard", "permissions", "limits"];
+const FIELDS: [&str; 6] = ["name", "jwt", "shard", "spread", "permissions", "limits"];
 
 /// The request that a row is about, and who sent it.
 pub(super) struct Origin<'a> {

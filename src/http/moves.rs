@@ -27,6 +27,10 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     }
     let details = Map::from_iter([("to".to_owned(), json!(to))]);
     audit::record(call, &tenant.id, AuditAction::TenantMoved, &tenant.id, details).await?;
+    if tenant.spread.is_some() {
+        let detail = "the users of the tenant are spread over several shards, so it cannot move";
+        return Err(Problem::field("/to", detail));
+    }
     let now = gateway.clock.now();
     let open = gateway.moves.latest(&tenant.id).await?.filter(|one| !one.phase.is_final());
     let is_accepted = match open {

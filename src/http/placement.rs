@@ -1,9 +1,9 @@
-//! Chooses the shard for the rows of a tenant that has no stored shard.
+//! Chooses the shard for the rows of a tenant that has no stored shard, and for those of each user of a spread tenant.
 //!
 //! Rendezvous hashing: the shard with the highest weight for the tenant gets it. A new shard takes a share of
 //! the tenants of every other shard, and no tenant moves between the others.
 
-use crate::types::TenantId;
+use crate::types::{TenantId, UserId};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
@@ -12,13 +12,18 @@ pub const SHARD_TTL: Duration = Duration::from_mins(10);
 
 /// Returns the shard of a tenant; `None` if there are no shards.
 pub fn shard<'a>(tenant: &TenantId, shards: &'a [String]) -> Option<&'a str> {
-    shards.iter().map(String::as_str).max_by_key(|shard| weight(tenant, shard))
+    shards.iter().map(String::as_str).max_by_key(|shard| weight(&format!("{shard}/{tenant}")))
 }
 
-/// Returns the weight of a shard for a tenant, which must never change. No shard's name contains a slash, so
-/// no two pairs have the same text.
-fn weight(tenant: &TenantId, shard: &str) -> [u8; 32] {
-    Sha256::digest(format!("{shard}/{tenant}")).into()
+/// Returns the shard of a user among the shards over which its tenant is spread; `None` if there are none.
+pub fn user_shard<'a>(tenant: &TenantId, user: &UserId, shards: &'a [String]) -> Option<&'a str> {
+    shards.iter().map(String::as_str).max_by_key(|shard| weight(&format!("{shard}/{tenant}/{user}")))
+}
+
+/// Returns the weight of a shard for a tenant or a user, which must never change. The names of shards and tenants
+/// contain no slash, so no two of them have the same text.
+fn weight(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
 }
 
 #[cfg(test)]
@@ -38,6 +43,23 @@ mod tests {
             .map(|tenant| shard(&tenant.into(), &shards(3)).map(str::to_owned));
         assert_eq!(placed.map(Option::unwrap), ["DB_1", "DB", "DB", "DB_2", "DB_2"]);
         assert_eq!((shard(&"acme".into(), &[]), shard(&"acme".into(), &shards(1))), (None, Some("DB")));
+    }
+
+    #[test]
+    fn the_shard_of_a_user_never_changes_and_depends_on_the_tenant() {
+        let placed = |tenant: &str| {
+            ["ann", "bob", "cy", "a/b", ""].map(|user| {
+                user_shard(&tenant.into(), &user.into(), &shards(3)).map(str::to_owned).unwrap_or_default()
+            })
+        };
+        assert_eq!(placed("acme"), ["DB_1", "DB", "DB_2", "DB_2", "DB"]);
+        assert_ne!(placed("acme"), placed("globex"));
+        assert_eq!(user_shard(&"acme".into(), &"ann".into(), &[]), None);
+        let all: Vec<UserId> = (0..900).map(|n| format!("user-{n}").into()).collect();
+        for shard in shards(3) {
+            let own = all.iter().filter(|user| user_shard(&"acme".into(), user, &shards(3)) == Some(&shard));
+            assert!((240..=360).contains(&own.count()), "a third of the users are on {shard}");
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ struct NewTenant {
     jwt: Option<JwtConfig>,
     #[serde(default)]
     shard: Option<String>,
+    /// Whether the users of the tenant are spread over all shards.
+    #[serde(default)]
+    spread: bool,
     #[serde(default, deserialize_with = "object")]
     permissions: Option<Rules>,
     #[serde(default, deserialize_with = "object")]
@@ -75,10 +78,12 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     check_name(&name)?;
     let jwt = checked_jwt(gateway, &id, new.jwt).await?;
     let shard = shard_for(gateway, &id, new.shard)?;
+    let spread = new.spread.then_some(gateway.config.shards.len());
     let permissions = checked_rules(new.permissions)?;
     let limits = checked_limits(new.limits.unwrap_or_default())?;
     let created_at = gateway.clock.now();
-    let tenant = Tenant { id, name, created_at, jwt, shard, permissions, limits, version: created_at.0 };
+    let version = created_at.0;
+    let tenant = Tenant { id, name, created_at, jwt, shard, spread, permissions, limits, version };
     let details = audit::changes(None, &tenant);
     let audit = audit::entry(call, &tenant.id, AuditAction::TenantCreated, &tenant.id, details);
     if !gateway.directory.create_tenant(&tenant, &audit).await? {
@@ -261,6 +266,9 @@ pub(super) fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
         "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at,
         "shard": shard_of(gateway, tenant),
     });
+    if let Some(spread) = tenant.spread {
+        view["spread"] = json!(spread);
+    }
     if !tenant.permissions.is_empty() {
         view["permissions"] = json!(tenant.permissions);
     }

@@ -16,7 +16,7 @@ pub use moves::SqlMoves;
 pub use session_store::SqlSessionStore;
 
 use crate::ports::StoreError;
-use crate::types::{TenantId, Timestamp};
+use crate::types::{TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
 use std::borrow::Cow;
@@ -150,8 +150,11 @@ pub trait Databases {
     /// Looks up the tenant's database, so that the next [`Databases::of`] returns without waiting.
     async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError>;
 
-    /// Returns the database that holds a tenant's rows.
-    async fn of(&self, tenant: &TenantId) -> Result<Self::Database, SqlError>;
+    /// Returns the database that holds the rows of a tenant's user.
+    async fn of(&self, tenant: &TenantId, user: &UserId) -> Result<Self::Database, SqlError>;
+
+    /// Returns the databases that hold any rows of a tenant.
+    async fn all_of(&self, tenant: &TenantId) -> Result<Vec<Self::Database>, SqlError>;
 
     /// Returns all databases.
     fn all(&self) -> Vec<Self::Database>;

@@ -55,6 +55,10 @@ pub struct Tenant {
     /// The shard that stores all rows of the tenant; absent without shards. Changed by a move only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
+    /// The number of shards over which the memory and the files of users are spread. Absent if they are on the tenant's
+    /// shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<usize>,
     /// The permission rules for all sessions of the tenant.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub permissions: Rules,

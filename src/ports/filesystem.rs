@@ -237,8 +237,8 @@ pub trait FileTable {
         limit: usize,
     ) -> FileResult<Vec<Entry>>;
 
-    /// Records a key before its object is written.
-    async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()>;
+    /// Records a key before its object is written for a file of the tree.
+    async fn reserve(&self, tree: &Tree, key: &str, now: Timestamp) -> FileResult<()>;
     /// Lists keys of all tenants that have been without a row since `before`, as `(tenant, key)`.
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>>;
     /// Removes keys whose objects were deleted.

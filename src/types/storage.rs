@@ -1,9 +1,10 @@
 //! What a tenant stores in the databases, and its limits.
 
 use serde::{Deserialize, Serialize};
+use std::ops::Add;
 use thiserror::Error;
 
-/// What a tenant stores on its shard. Artifacts, attachments, and the sessions' own logs are not included.
+/// What a tenant stores on its shards. Artifacts, attachments, and the sessions' own logs are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StorageUse {
@@ -17,6 +18,20 @@ pub struct StorageUse {
     pub memory_bytes: u64,
     /// Number of sessions, without those of subagents.
     pub sessions: u64,
+}
+
+impl Add for StorageUse {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            files: self.files + other.files,
+            file_bytes: self.file_bytes + other.file_bytes,
+            memory_rows: self.memory_rows + other.memory_rows,
+            memory_bytes: self.memory_bytes + other.memory_bytes,
+            sessions: self.sessions + other.sessions,
+        }
+    }
 }
 
 /// Limits of what a tenant stores. An absent one limits nothing.

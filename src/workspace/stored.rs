@@ -116,7 +116,7 @@ impl StoredFiles {
         entropy.fill(&mut random);
         let key = format!("{}{}", blob_prefix(tenant), BlobId::generate(now, &random));
         self.check().await?;
-        table.reserve(tenant, &key, now).await?;
+        table.reserve(&self.tree, &key, now).await?;
         blobs.put(&key, bytes, "application/octet-stream").await?;
         Ok(Content::Blob(key))
     }

@@ -47,3 +47,18 @@ fn only_the_operator_moves_a_tenant_that_exists() {
     let refused = stage.answer(post(MOVES).bearer(&key).json(&json!({ "to": "DB_1" })));
     assert_eq!(refused.status, 403);
 }
+
+#[test]
+fn a_tenant_whose_users_are_spread_does_not_move() {
+    let stage = Stage::new();
+    let made = post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme", "spread": true }));
+    assert_eq!(stage.answer(made).body["spread"], 2);
+    let trail = stage.answer(get("/v1/admin/tenants/acme/audit").bearer(ADMIN)).body;
+    let details = json!({ "before": null, "after": 2 });
+    assert_eq!(trail["data"][0]["details"]["spread"], details);
+    let (status, problem) = start(&stage, "DB_1");
+    assert_eq!((status, &problem["errors"][0]["pointer"]), (422, &json!("/to")));
+    // Other tenants are not spread, and do not show it.
+    stage.tenant("globex", Value::Null);
+    assert_eq!(stage.answer(get("/v1/admin/tenants/globex").bearer(ADMIN)).body.get("spread"), None);
+}

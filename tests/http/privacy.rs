@@ -3,7 +3,7 @@
 use crate::support::{Chat, Client, PATIENCE, Response, Server};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 use std::thread;
 use std::time::Instant;
@@ -15,6 +15,12 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 #[track_caller]
 fn tenant(server: &Server, id: &str) -> Client {
     server.admin().post(TENANTS, json!({ "id": id, "name": format!("name of {id}") })).expect(201);
+    with_key(server, id)
+}
+
+/// Creates a client with a key of a tenant.
+#[track_caller]
+fn with_key(server: &Server, id: &str) -> Client {
     let scopes = json!({ "scopes": ["chat", "read", "approve", "admin"] });
     let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
     server.anonymous().with_key(key["key"].as_str().unwrap())
@@ -143,21 +149,55 @@ fn an_export_continues_in_parts() {
         let text = format!("{n}").repeat(4 << 20);
         assert_eq!(client.send("PUT", &format!("/v1/workspace/files/f{n}"), text.as_bytes()).status, 201);
     }
+    let names: Vec<_> = (0..9).map(|n| format!("files/agents/default/users/default/f{n}")).collect();
+    assert_eq!(files_of_parts(&client), (2, names));
+}
+
+#[test]
+fn an_export_of_users_on_several_shards_continues_in_parts() {
+    let server = Server::start(json!({}));
+    server.admin().post(TENANTS, json!({ "id": "wide", "spread": true })).expect(201);
+    let client = with_key(&server, "wide");
+    for n in 0..9 {
+        let (user, text) = (format!("user-{n}"), format!("{n}").repeat(4 << 20));
+        let path = format!("/v1/workspace/files/f{n}?user={user}");
+        assert_eq!(client.send("PUT", &path, text.as_bytes()).status, 201);
+        let fact = json!({ "user": user, "facts": [{ "text": format!("A fact of {user}") }] });
+        client.post("/v1/memory", fact).expect(201);
+    }
+    let shards: BTreeSet<_> = server
+        .rows()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|row| row["table"] == "files")
+        .map(|row| row["file"].to_string())
+        .collect();
+    assert_eq!(shards.len(), 2);
+    let names: Vec<_> = (0..9).map(|n| format!("files/agents/default/users/user-{n}/f{n}")).collect();
+    assert_eq!(files_of_parts(&client), (2, names));
+    let part = unzip(&client.get("/v1/export"));
+    let facts: Vec<_> = part.keys().filter(|name| name.starts_with("memory/")).collect();
+    let names: Vec<_> = (0..9).map(|n| format!("memory/default/user-{n}/facts.ndjson")).collect();
+    assert_eq!(facts, Vec::from_iter(&names));
+}
+
+/// Exports files of 4 MB of a tenant. Returns the number of parts, and the names of the files in the order of parts.
+#[track_caller]
+fn files_of_parts(client: &Client) -> (usize, Vec<String>) {
     let (mut path, mut files, mut parts) = ("/v1/export".to_owned(), Vec::new(), 0);
     loop {
         let part = unzip(&client.get(&path));
         parts += 1;
         files.extend(part.iter().filter(|(name, _)| name.starts_with("files/")).map(|(name, content)| {
             assert!(content.len() == 4 << 20);
-            name.rsplit('/').next().unwrap().to_owned()
+            name.clone()
         }));
         let manifest: Value = serde_json::from_str(&part["manifest.json"]).unwrap();
         match manifest["next"].as_str() {
             Some(next) => path = format!("/v1/export?cursor={next}"),
-            None => break,
+            None => return (parts, files),
         }
     }
-    assert_eq!((parts, files), (2, (0..9).map(|n| format!("f{n}")).collect::<Vec<_>>()));
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn tenant(name: &str, version: u64) -> Tenant {
         created_at: Timestamp(NOW),
         jwt: None,
         shard: None,
+        spread: None,
         permissions: Rules::default(),
         limits: TenantLimits::default(),
         version,
@@ -176,4 +177,13 @@ fn rows_are_selected_by_time_action_and_cursor() {
     assert_eq!(numbers(&AuditQuery { before, from, to, ..query.clone() }), [2, 1]);
     assert_eq!(numbers(&AuditQuery { action: Some(AuditAction::KeyRevoked), ..query.clone() }), [2]);
     assert_eq!(numbers(&AuditQuery { limit: 2, ..query }), [4, 3]);
+}
+
+#[test]
+fn a_tenant_is_stored_with_the_number_of_its_shards() {
+    let database = Sqlite::new();
+    let wide = Tenant { spread: Some(3), ..tenant("A", 1) };
+    let entry = row(1, AuditAction::TenantCreated);
+    assert!(change(&database, create_tenant(&wide, &entry).unwrap()));
+    assert_eq!(database.dump("SELECT spread FROM tenants"), ["3"]);
 }

@@ -8,6 +8,7 @@ mod migrations;
 mod moves;
 mod session_store;
 mod spaces;
+mod spread;
 mod sqlite;
 mod storage;
 mod twin;

@@ -13,7 +13,7 @@ use edge_harness::ports::memory::*;
 use edge_harness::ports::memory_spaces::{Claim, Intent, MemorySpaces, Space};
 use edge_harness::ports::moves::{Move, MovePhase};
 use edge_harness::ports::{MemoryIndex, Moves};
-use edge_harness::types::{FilePath, StorageLimits, TenantId, Timestamp};
+use edge_harness::types::{FilePath, StorageLimits, TenantId, Timestamp, UserId};
 use futures::FutureExt;
 use pretty_assertions::assert_eq;
 use std::cell::{Cell, RefCell};
@@ -76,11 +76,15 @@ impl Databases for Deployment {
     type Database = Database;
 
     async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError> {
-        self.of(tenant).await.map(drop)
+        self.all_of(tenant).await.map(drop)
     }
 
-    async fn of(&self, tenant: &TenantId) -> Result<Database, SqlError> {
+    async fn of(&self, tenant: &TenantId, _user: &UserId) -> Result<Database, SqlError> {
         self.named(&self.shard_of(tenant)).ok_or_else(|| SqlError::new("no such shard"))
+    }
+
+    async fn all_of(&self, tenant: &TenantId) -> Result<Vec<Database>, SqlError> {
+        Ok(Vec::from_iter(self.named(&self.shard_of(tenant))))
     }
 
     fn all(&self) -> Vec<Database> {

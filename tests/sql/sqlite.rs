@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use edge_harness::platform::sql::{Databases, ObjectSql, Row, Rows, Sql, SqlError, Statement, Value};
 use edge_harness::ports::StoreError;
-use edge_harness::types::TenantId;
+use edge_harness::types::{TenantId, UserId};
 use rusqlite::{
     Connection,
     backup::Backup,
@@ -182,12 +182,16 @@ impl Databases for Shards {
     type Database = Sqlite;
 
     async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError> {
-        self.of(tenant).await.map(drop)
+        self.all_of(tenant).await.map(drop)
     }
 
-    async fn of(&self, tenant: &TenantId) -> Result<Sqlite, SqlError> {
+    async fn of(&self, tenant: &TenantId, _user: &UserId) -> Result<Sqlite, SqlError> {
+        Ok(self.all_of(tenant).await?.remove(0))
+    }
+
+    async fn all_of(&self, tenant: &TenantId) -> Result<Vec<Sqlite>, SqlError> {
         let found = self.0.iter().find(|(letter, _)| tenant.starts_with(*letter));
-        found.map(|(_, database)| database.clone()).ok_or_else(|| SqlError::new("no such shard"))
+        found.map(|(_, database)| vec![database.clone()]).ok_or_else(|| SqlError::new("no such shard"))
     }
 
     fn all(&self) -> Vec<Sqlite> {

@@ -240,8 +240,8 @@ impl FileTable for MemoryFiles {
         Ok(own.take(limit).map(|(_, row)| row.entry.clone()).collect())
     }
 
-    async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()> {
-        self.state().await?.free.insert((tenant.clone(), key.to_owned()), now);
+    async fn reserve(&self, tree: &Tree, key: &str, now: Timestamp) -> FileResult<()> {
+        self.state().await?.free.insert((tree.tenant.clone(), key.to_owned()), now);
         Ok(())
     }
 

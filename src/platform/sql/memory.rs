@@ -41,19 +41,27 @@ impl<D: Databases> SqlMemory<D> {
         Self { databases, limits }
     }
 
-    /// Runs a batch in the tenant's database.
+    /// Runs a batch in the collection's database.
     async fn batch(
         &self,
-        tenant: &TenantId,
+        collection: &Collection,
         statements: &[Statement<'_>],
     ) -> MemoryResult<Vec<<D::Database as Sql>::Rows>> {
-        Ok(self.databases.of(tenant).await?.batch(statements).await?)
+        Ok(self.databases.of(&collection.tenant, &collection.user).await?.batch(statements).await?)
+    }
+
+    /// Returns the databases with the memory of a user, or of all users of a tenant.
+    async fn databases_of(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<Vec<D::Database>> {
+        Ok(match user {
+            Some(user) => vec![self.databases.of(tenant, user).await?],
+            None => self.databases.all_of(tenant).await?,
+        })
     }
 
     /// Fails if a limit is why nothing of a load was added. Otherwise all of it existed.
     async fn check_refusal(&self, collection: &Collection, load: &add::Load) -> MemoryResult<()> {
         let refused = load.refusal(collection, &self.limits)?;
-        let results = self.batch(&collection.tenant, &[refused]).await?;
+        let results = self.batch(collection, &[refused]).await?;
         match results.first().map(storage::read_quota).transpose()?.flatten() {
             Some(quota) => Err(quota.into()),
             None => Ok(()),
@@ -155,7 +163,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         let mut added = 0;
         for load in add::loads(entries)? {
-            let results = self.batch(&collection.tenant, &load.statements(collection, &self.limits)).await?;
+            let results = self.batch(collection, &load.statements(collection, &self.limits)).await?;
             let new = add::count(&results)?;
             if new == 0 {
                 self.check_refusal(collection, &load).await?;
@@ -166,7 +174,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
     }
 
     async fn statistics(&self, collection: &Collection, terms: &[String]) -> MemoryResult<Statistics> {
-        let results = self.batch(&collection.tenant, &find::statistics(collection, terms)?).await?;
+        let results = self.batch(collection, &find::statistics(collection, terms)?).await?;
         find::read_statistics(&results, terms.len())
     }
 
@@ -176,7 +184,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
             return Ok(Vec::new());
         }
         let mut found = BTreeMap::new();
-        for rows in self.batch(&collection.tenant, &statements).await? {
+        for rows in self.batch(collection, &statements).await? {
             let rows = super::Rows::read::<EntryRow>(&rows)?.into_iter().map(EntryRow::read);
             found.extend(rows.map(|entry| (entry.serial, entry)));
         }
@@ -187,7 +195,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let results = self.batch(&collection.tenant, &[find::around(collection, places)?]).await?;
+        let results = self.batch(collection, &[find::around(collection, places)?]).await?;
         let rows = read::<EntryRow>(&results, 0)?.into_iter().map(EntryRow::read);
         // Places may overlap.
         let found: BTreeMap<_, _> =
@@ -196,7 +204,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
     }
 
     async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>> {
-        let results = self.batch(&collection.tenant, &[list::entries(collection, listing)]).await?;
+        let results = self.batch(collection, &[list::entries(collection, listing)]).await?;
         Ok(read::<EntryRow>(&results, 0)?.into_iter().map(EntryRow::read).collect())
     }
 
@@ -207,8 +215,15 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
         after: Option<&Collection>,
         limit: usize,
     ) -> MemoryResult<Vec<Collection>> {
-        let results = self.batch(tenant, &[list::collections(tenant, user, after, limit)]).await?;
-        list::read_collections(tenant, &results)
+        // Each database returns its first ones, so the first ones of all of them are among these.
+        let mut found = Vec::new();
+        for database in self.databases_of(tenant, user).await? {
+            let results = database.batch(&[list::collections(tenant, user, after, limit)]).await?;
+            found.extend(list::read_collections(tenant, &results)?);
+        }
+        found.sort_by(|a, b| list::order(a).cmp(&list::order(b)));
+        found.truncate(limit);
+        Ok(found)
     }
 
     async fn groups(
@@ -217,16 +232,21 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
         after: Option<&str>,
         limit: usize,
     ) -> MemoryResult<Vec<Group>> {
-        let results = self.batch(&collection.tenant, &[list::groups(collection, after, limit)]).await?;
+        let results = self.batch(collection, &[list::groups(collection, after, limit)]).await?;
         list::read_groups(&results)
     }
 
     async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool> {
-        more(&self.batch(&collection.tenant, &remove::some(collection, what)?).await?)
+        more(&self.batch(collection, &remove::some(collection, what)?).await?)
     }
 
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool> {
-        more(&self.batch(tenant, &remove::all(tenant, user)).await?)
+        for database in self.databases_of(tenant, user).await? {
+            if more(&database.batch(&remove::all(tenant, user)).await?)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn drop_erased_terms(&self, now: Timestamp) -> MemoryResult<bool> {

@@ -36,7 +36,7 @@ impl<D: Databases> SqlSpaces<D> {
         space: &Space,
         statements: &[Statement<'_>],
     ) -> MemoryResult<Vec<<D::Database as Sql>::Rows>> {
-        Ok(self.databases.of(&space.tenant).await?.batch(statements).await?)
+        Ok(self.databases.of(&space.tenant, &space.user).await?.batch(statements).await?)
     }
 
     /// Runs a statement on a leased space that ends in `RETURNING 1 AS done`. Returns whether it changed a

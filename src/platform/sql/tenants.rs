@@ -20,8 +20,8 @@ const EXISTS: &str = "EXISTS (SELECT 1 FROM tenants WHERE id = ?2 AND deleted_at
 pub fn create_tenant<'a>(tenant: &'a Tenant, entry: &'a AuditEntry) -> Result<Vec<Statement<'a>>, SqlError> {
     let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
     let sql = format!(
-        "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, limits, version) \
-         SELECT ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 WHERE {RECORDED} RETURNING 1 AS done"
+        "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, limits, version, spread) \
+         SELECT ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE {RECORDED} RETURNING 1 AS done"
     );
     let args = vec![
         tenant.name.as_str().into(),
@@ -32,6 +32,7 @@ pub fn create_tenant<'a>(tenant: &'a Tenant, entry: &'a AuditEntry) -> Result<Ve
         rules,
         limits,
         tenant.version.into(),
+        tenant.spread.map_or(Value::Null, |count| Value::from(count as u64)),
     ];
     let free = ("NOT EXISTS (SELECT 1 FROM tenants WHERE id = ?2)", vec![entry.tenant.as_str().into()]);
     with_change(entry, free, (sql, args))

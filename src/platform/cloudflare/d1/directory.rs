@@ -16,6 +16,7 @@ use crate::types::{
     Timestamp, UserId,
 };
 use async_trait::async_trait;
+use futures::future::try_join_all;
 use rows::{ClaimRow, CountRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow};
 use serde::de::IgnoredAny;
 use std::rc::Rc;
@@ -24,7 +25,7 @@ use worker::D1Type;
 /// Maximum number of rows that one sweep deletes from a table.
 const EXPIRED_AT_ONCE: usize = 500;
 
-const TENANT: &str = "SELECT id, name, created_at, jwt, shard, permissions, limits, version FROM tenants WHERE deleted_at IS NULL";
+const TENANT: &str = "SELECT id, name, created_at, jwt, shard, spread, permissions, limits, version FROM tenants WHERE deleted_at IS NULL";
 const SESSION: &str =
     "SELECT tenant, id, user, agent, title, created_at, updated_at, pending, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
@@ -61,11 +62,12 @@ impl D1Directory {
         results.get(1).map_or(Ok(false), |changed| Ok(changed.any()?))
     }
 
-    /// Copies a tenant's storage limits to its shard, where the statements that write check them.
+    /// Copies a tenant's storage limits to its shards, where the statements that write check them.
     async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()> {
-        let shard = self.shards.of(&tenant.id).await?;
         let statement = storage::set_limits(&tenant.id, &tenant.limits.storage(), tenant.version);
-        Sql::batch(&shard, &[statement]).await?;
+        for shard in self.shards.all_of(&tenant.id).await? {
+            Sql::batch(&shard, std::slice::from_ref(&statement)).await?;
+        }
         Ok(())
     }
 }
@@ -131,8 +133,9 @@ impl Directory for D1Directory {
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
-        let shard = self.shards.of(id).await?;
-        shard.run("DELETE FROM tenant_storage WHERE tenant = ?1", &[D1Type::Text(id)]).await?;
+        for shard in self.shards.all_of(id).await? {
+            shard.run("DELETE FROM tenant_storage WHERE tenant = ?1", &[D1Type::Text(id)]).await?;
+        }
         // Until a move has ended, rows may be on another shard.
         let tenant = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL AND NOT EXISTS \
                       (SELECT 1 FROM moves WHERE tenant = ?1 AND phase NOT IN ('done', 'canceled'))";
@@ -357,9 +360,11 @@ impl Directory for D1Directory {
     }
 
     async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse> {
-        let shard = self.shards.of(tenant).await?;
-        let results = Sql::batch(&shard, &[storage::select_use(tenant)]).await?;
-        Ok(results.first().map(storage::read_use).transpose()?.unwrap_or_default())
+        let used = self.shards.all_of(tenant).await?.into_iter().map(|shard| async move {
+            let results = Sql::batch(&shard, &[storage::select_use(tenant)]).await?;
+            Ok::<_, SqlError>(results.first().map(storage::read_use).transpose()?.unwrap_or_default())
+        });
+        Ok(try_join_all(used).await?.into_iter().fold(StorageUse::default(), |sum, used| sum + used))
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {

@@ -4,18 +4,19 @@
 //! succeeds. D1 returns bytes as lists of numbers, one object each, so content that is not plain text is
 //! stored as base64.
 
-use super::{Shards, list, number, time, timestamp};
+use super::{Database, Shards, list, number, time, timestamp};
 use crate::platform::sql::{Sql, SqlError, storage};
 use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, StorageLimits, TenantId, Timestamp};
+use crate::types::{FilePath, PathPrefix, StorageLimits, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use futures::future::try_join_all;
 use serde::{Deserialize, de::IgnoredAny};
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 use worker::D1Type;
 
 /// The columns of an [`Entry`].
@@ -98,6 +99,26 @@ impl D1Files {
     pub fn new(shards: Rc<Shards>, limits: StorageLimits) -> Self {
         Self { shards, limits }
     }
+
+    /// Returns the shard of a tree.
+    async fn shard(&self, tree: &Tree) -> Result<Database, SqlError> {
+        let number = self.shards.number(&tree.tenant, user_of(&tree.scope).as_ref()).await?;
+        self.shards.database(&tree.tenant, number)
+    }
+
+    /// Returns the shards of the trees of an owner, or of all trees of a tenant.
+    async fn shards_of(&self, tenant: &TenantId, owner: Option<&str>) -> Result<Vec<Database>, SqlError> {
+        let Some(owner) = owner else { return self.shards.all_of(tenant).await };
+        let user = owner.strip_prefix("users/").map(UserId::from);
+        let number = self.shards.number(tenant, user.as_ref()).await?;
+        Ok(vec![self.shards.database(tenant, number)?])
+    }
+}
+
+/// Returns the user to whom a scope belongs: `agents/A/users/U`.
+fn user_of(scope: &str) -> Option<UserId> {
+    let (_agent, owner) = scope.strip_prefix("agents/")?.split_once('/')?;
+    owner.strip_prefix("users/").map(UserId::from)
 }
 
 impl From<SqlError> for FileError {
@@ -112,6 +133,41 @@ fn decoded(content: &str) -> FileResult<Bytes> {
     Ok(bytes.into())
 }
 
+/// Queries trees that are on one shard, each with the number of its part of the result.
+async fn glance_at(
+    shard: &Database,
+    tenant: &TenantId,
+    scopes: &[(usize, &str)],
+    glance: &Glance<'_>,
+) -> Result<Vec<GlanceRow>, SqlError> {
+    let of_tree = |(place, (part, _)): (usize, &(usize, &str))| {
+        let own = format!("FROM files WHERE tenant = ?1 AND scope = ?{}", place + 7);
+        format!(
+            "SELECT {part} AS part, {ENTRY}, kind, \
+             CASE WHEN etag IN (SELECT value FROM json_each(?3)) THEN NULL \
+             WHEN kind = 'text' THEN substr(content, 1, ?4) ELSE content END AS content \
+             {own} AND path IN (SELECT value FROM json_each(?2)) \
+             UNION ALL SELECT * FROM (SELECT {part}, path, '', 0, 0, NULL, NULL \
+             {own} AND path >= ?5 AND path < ?6 ORDER BY path LIMIT {})",
+            glance.limit
+        )
+    };
+    let sql = scopes.iter().enumerate().map(of_tree).collect::<Vec<_>>().join(" UNION ALL ");
+    let wanted = list(glance.wanted.iter().map(FilePath::as_str));
+    let known = list(glance.known.iter());
+    let end = glance.folder.end().unwrap_or_else(|| "\u{10ffff}".to_owned());
+    let mut args = vec![
+        D1Type::Text(tenant),
+        D1Type::Text(&wanted),
+        D1Type::Text(&known),
+        number(glance.max_chars as u64),
+        D1Type::Text(glance.folder.as_str()),
+        D1Type::Text(&end),
+    ];
+    args.extend(scopes.iter().map(|(_, scope)| D1Type::Text(scope)));
+    shard.rows(&sql, &args).await
+}
+
 #[async_trait(?Send)]
 impl FileTable for D1Files {
     async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>> {
@@ -121,14 +177,7 @@ impl FileTable for D1Files {
         );
         let paths = list(paths.iter().map(FilePath::as_str));
         let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope), D1Type::Text(&paths)];
-        self.shards
-            .of(&tree.tenant)
-            .await?
-            .rows::<FileRow>(&sql, &args)
-            .await?
-            .into_iter()
-            .map(FileRow::read)
-            .collect()
+        self.shard(tree).await?.rows::<FileRow>(&sql, &args).await?.into_iter().map(FileRow::read).collect()
     }
 
     async fn glance(
@@ -137,33 +186,16 @@ impl FileTable for D1Files {
         scopes: &[&str],
         glance: &Glance<'_>,
     ) -> FileResult<Vec<GlanceResult>> {
-        let of_tree = |(part, _): (usize, &&str)| {
-            let own = format!("FROM files WHERE tenant = ?1 AND scope = ?{}", part + 7);
-            format!(
-                "SELECT {part} AS part, {ENTRY}, kind, \
-                 CASE WHEN etag IN (SELECT value FROM json_each(?3)) THEN NULL \
-                 WHEN kind = 'text' THEN substr(content, 1, ?4) ELSE content END AS content \
-                 {own} AND path IN (SELECT value FROM json_each(?2)) \
-                 UNION ALL SELECT * FROM (SELECT {part}, path, '', 0, 0, NULL, NULL \
-                 {own} AND path >= ?5 AND path < ?6 ORDER BY path LIMIT {})",
-                glance.limit
-            )
-        };
-        let sql = scopes.iter().enumerate().map(of_tree).collect::<Vec<_>>().join(" UNION ALL ");
-        let wanted = list(glance.wanted.iter().map(FilePath::as_str));
-        let known = list(glance.known.iter());
-        let end = glance.folder.end().unwrap_or_else(|| "\u{10ffff}".to_owned());
-        let mut args = vec![
-            D1Type::Text(tenant),
-            D1Type::Text(&wanted),
-            D1Type::Text(&known),
-            number(glance.max_chars as u64),
-            D1Type::Text(glance.folder.as_str()),
-            D1Type::Text(&end),
-        ];
-        args.extend(scopes.iter().map(|scope| D1Type::Text(scope)));
+        let mut by_shard: BTreeMap<usize, Vec<(usize, &str)>> = BTreeMap::new();
+        for (part, scope) in scopes.iter().enumerate() {
+            let number = self.shards.number(tenant, user_of(scope).as_ref()).await?;
+            by_shard.entry(number).or_default().push((part, scope));
+        }
+        let asked = by_shard.into_iter().map(|(number, scopes)| async move {
+            glance_at(&self.shards.database(tenant, number)?, tenant, &scopes, glance).await
+        });
         let mut seen: Vec<GlanceResult> = scopes.iter().map(|_| GlanceResult::default()).collect();
-        for row in self.shards.of(tenant).await?.rows::<GlanceRow>(&sql, &args).await? {
+        for row in try_join_all(asked).await?.into_iter().flatten() {
             let GlanceRow { part, path, etag, bytes, updated_at, kind, content } = row;
             let Some(glimpse) = seen.get_mut(part as usize) else { continue };
             match kind {
@@ -178,7 +210,7 @@ impl FileTable for D1Files {
     }
 
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool> {
-        let shard = self.shards.of(&tree.tenant).await?;
+        let shard = self.shard(tree).await?;
         let [put, refused] = storage::put_file(&self.limits, tree, row, condition);
         let run =
             |statement| async { Sql::batch(&shard, &[statement]).await.map(|rows| rows.into_iter().next()) };
@@ -202,7 +234,7 @@ impl FileTable for D1Files {
                    AND (?4 IS NULL OR etag = ?4) RETURNING 1 AS done";
         let args =
             [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope), D1Type::Text(path.as_str()), expected];
-        Ok(self.shards.of(&tree.tenant).await?.did(sql, &args).await?)
+        Ok(self.shard(tree).await?.did(sql, &args).await?)
     }
 
     async fn rename(&self, tree: &Tree, from: &FilePath, to: &FilePath, now: Timestamp) -> FileResult<bool> {
@@ -216,7 +248,7 @@ impl FileTable for D1Files {
             D1Type::Text(to.as_str()),
             time(now),
         ];
-        Ok(self.shards.of(&tree.tenant).await?.did(sql, &args).await?)
+        Ok(self.shard(tree).await?.did(sql, &args).await?)
     }
 
     async fn list(
@@ -240,8 +272,7 @@ impl FileTable for D1Files {
         }
         sql.push_str(&format!(" ORDER BY path LIMIT {limit}"));
         Ok(self
-            .shards
-            .of(&tree.tenant)
+            .shard(tree)
             .await?
             .rows::<EntryRow>(&sql, &args)
             .await?
@@ -250,13 +281,12 @@ impl FileTable for D1Files {
             .collect())
     }
 
-    async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()> {
+    async fn reserve(&self, tree: &Tree, key: &str, now: Timestamp) -> FileResult<()> {
         let sql = "INSERT INTO free_blobs (tenant, blob, since) VALUES (?1, ?2, ?3)";
         Ok(self
-            .shards
-            .of(tenant)
+            .shard(tree)
             .await?
-            .run(sql, &[D1Type::Text(tenant), D1Type::Text(key), time(now)])
+            .run(sql, &[D1Type::Text(&tree.tenant), D1Type::Text(key), time(now)])
             .await?)
     }
 
@@ -303,8 +333,15 @@ impl FileTable for D1Files {
             }
         }
         sql.push_str(&format!(" ORDER BY scope LIMIT {limit}"));
-        let found: Vec<ScopeRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
-        Ok(found.into_iter().map(|row| row.scope).collect())
+        // Each shard returns its first ones, so the first ones of all of them are among these.
+        let mut scopes = Vec::new();
+        for shard in self.shards_of(tenant, owner).await? {
+            let found: Vec<ScopeRow> = shard.rows(&sql, &args).await?;
+            scopes.extend(found.into_iter().map(|row| row.scope));
+        }
+        scopes.sort_unstable();
+        scopes.truncate(limit);
+        Ok(scopes)
     }
 
     async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize> {
@@ -314,18 +351,22 @@ impl FileTable for D1Files {
              RETURNING 1 AS done"
         );
         let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope)];
-        Ok(self.shards.of(&tree.tenant).await?.rows::<IgnoredAny>(&sql, &args).await?.len())
+        Ok(self.shard(tree).await?.rows::<IgnoredAny>(&sql, &args).await?.len())
     }
 
     async fn erase(&self, tenant: &TenantId, limit: usize) -> FileResult<bool> {
-        let shard = self.shards.of(tenant).await?;
         let files = format!(
             "DELETE FROM files WHERE tenant = ?1 AND (scope, path) IN \
              (SELECT scope, path FROM files WHERE tenant = ?1 LIMIT {limit}) RETURNING 1 AS done"
         );
-        let erased: Vec<IgnoredAny> = shard.rows(&files, &[D1Type::Text(tenant)]).await?;
-        // The blobs of these rows were already deleted, and their keys have just become free.
-        shard.run("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
-        Ok(erased.len() == limit)
+        for shard in self.shards.all_of(tenant).await? {
+            let erased: Vec<IgnoredAny> = shard.rows(&files, &[D1Type::Text(tenant)]).await?;
+            // The blobs of these rows were already deleted, and their keys have just become free.
+            shard.run("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
+            if erased.len() == limit {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Database, Rows, Shards};
 use crate::platform::sql::{self, Databases, Sql, SqlError, Value};
-use crate::types::TenantId;
+use crate::types::{TenantId, UserId};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use std::rc::Rc;
@@ -42,8 +42,12 @@ impl Databases for Rc<Shards> {
         Shards::locate(self, tenant).await
     }
 
-    async fn of(&self, tenant: &TenantId) -> Result<Database, SqlError> {
-        Shards::of(self, tenant).await
+    async fn of(&self, tenant: &TenantId, user: &UserId) -> Result<Database, SqlError> {
+        Shards::of_user(self, tenant, user).await
+    }
+
+    async fn all_of(&self, tenant: &TenantId) -> Result<Vec<Database>, SqlError> {
+        Shards::all_of(self, tenant).await
     }
 
     fn all(&self) -> Vec<Database> {

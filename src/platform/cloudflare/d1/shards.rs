@@ -9,7 +9,7 @@ use crate::http::{erasure::id_held, expiring::Expiring, placement, placement::SH
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::platform::sql::SqlError;
 use crate::ports::Clock;
-use crate::types::TenantId;
+use crate::types::{TenantId, UserId};
 use serde::Deserialize;
 use std::{rc::Rc, time::Duration};
 use worker::{D1Type, Env, Result};
@@ -29,12 +29,23 @@ pub struct Shards {
     placed: Rc<Placed>,
 }
 
-/// The shards of tenants, by index.
-pub type Placed = Expiring<usize>;
+/// The placements of tenants.
+pub type Placed = Expiring<Placement>;
+
+/// Where the rows of a tenant are.
+#[derive(Clone, Copy)]
+pub struct Placement {
+    /// The number of the tenant's shard.
+    home: usize,
+    /// The number of shards over which the users are spread, from the first one; otherwise they are on the tenant's
+    /// shard.
+    spread: Option<usize>,
+}
 
 #[derive(Deserialize)]
-struct Placement {
+struct PlacementRow {
     shard: Option<String>,
+    spread: Option<f64>,
     deleted_at: Option<f64>,
     moving: f64,
 }
@@ -76,15 +87,61 @@ impl Shards {
         self.names.iter().zip(&self.all).find(|(known, _)| *known == name).map(|(_, database)| database)
     }
 
-    /// Returns the shard that holds a tenant's rows. Asks the root if the placement is not cached.
+    /// Returns the shard that holds a tenant's rows, except for those of users if they are spread. Asks the root if the
+    /// placement is not cached.
     ///
     /// # Errors
     /// If the root fails, or the tenant's shard is no longer bound.
     pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, SqlError> {
-        self.find(tenant, Duration::ZERO).await
+        let placement = self.find(tenant, Duration::ZERO).await?;
+        self.database(tenant, placement.home)
     }
 
-    /// Looks up a tenant's shard, so that the next [`Shards::of`] returns without waiting. For callers that
+    /// Returns the shard that holds the rows of a tenant's user.
+    ///
+    /// # Errors
+    /// See [`Shards::of`].
+    pub async fn of_user(&self, tenant: &TenantId, user: &UserId) -> std::result::Result<Database, SqlError> {
+        let number = self.number(tenant, Some(user)).await?;
+        self.database(tenant, number)
+    }
+
+    /// Returns the shards that hold any rows of a tenant.
+    ///
+    /// # Errors
+    /// See [`Shards::of`].
+    pub async fn all_of(&self, tenant: &TenantId) -> std::result::Result<Vec<Database>, SqlError> {
+        let Placement { home, spread } = self.find(tenant, Duration::ZERO).await?;
+        let others = (0..spread.unwrap_or_default()).filter(|number| *number != home);
+        std::iter::once(home).chain(others).map(|number| self.database(tenant, number)).collect()
+    }
+
+    /// Returns the number of the shard that holds the rows of a tenant or of one of its users.
+    ///
+    /// # Errors
+    /// See [`Shards::of`].
+    pub async fn number(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+    ) -> std::result::Result<usize, SqlError> {
+        let Placement { home, spread } = self.find(tenant, Duration::ZERO).await?;
+        let Some((user, spread)) = user.zip(spread) else { return Ok(home) };
+        let names = self.names.get(..spread).unwrap_or(&self.names);
+        let name = placement::user_shard(tenant, user, names);
+        Ok(self.names.iter().position(|known| Some(known.as_str()) == name).unwrap_or(home))
+    }
+
+    /// Returns a shard by its number.
+    ///
+    /// # Errors
+    /// If it is not bound.
+    pub fn database(&self, tenant: &TenantId, number: usize) -> std::result::Result<Database, SqlError> {
+        let database = self.all.get(number).map(|database| database.of_tenant(tenant, &self.placed));
+        database.ok_or_else(|| SqlError(format!("the shard DB_{number} is not bound")))
+    }
+
+    /// Looks up a tenant's placement, so that the next lookup returns without waiting. For callers that
     /// must not await between a check and a statement.
     ///
     /// # Errors
@@ -97,20 +154,27 @@ impl Shards {
         &self,
         tenant: &TenantId,
         min_validity: Duration,
-    ) -> std::result::Result<Database, SqlError> {
-        let remembered = self.placed.get(tenant, WorkerClock.now() + min_validity);
-        if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
-            return Ok(database.of_tenant(tenant, &self.placed));
+    ) -> std::result::Result<Placement, SqlError> {
+        if let Some(placement) = self.placed.get(tenant, WorkerClock.now() + min_validity) {
+            return Ok(placement);
         }
-        let sql = "SELECT shard, deleted_at, EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 \
+        let sql = "SELECT shard, spread, deleted_at, EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 \
                    AND phase NOT IN ('done', 'canceled')) AS moving FROM tenants WHERE id = ?1";
-        let row = self.root.rows::<Placement>(sql, &[D1Type::Text(tenant)]).await?.into_iter().next();
+        let row = self.root.rows::<PlacementRow>(sql, &[D1Type::Text(tenant)]).await?.into_iter().next();
         let written = row.as_ref().and_then(|row| row.shard.as_deref());
         let name = written.or_else(|| placement::shard(tenant, &self.names)).unwrap_or_default();
-        let number = self.names.iter().position(|known| known == name);
-        let Some((number, database)) = number.and_then(|number| Some((number, self.all.get(number)?))) else {
+        let spread = row.as_ref().and_then(|row| row.spread).map(|count| count as usize);
+        let home = self.names.iter().position(|known| known == name);
+        let Some(home) = home else {
             return Err(SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")));
         };
+        let bound = self.names.len();
+        if let Some(count) = spread.filter(|count| *count > bound) {
+            let why =
+                format!("tenant {tenant} is spread over {count} shards, of which only {bound} are bound");
+            return Err(SqlError(why));
+        }
+        let placement = Placement { home, spread };
         // The id of a deleted tenant may be reused on another shard, but not earlier than this.
         let held_until = row.as_ref().and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
         let moving = row.is_some_and(|row| row.moving > 0.0);
@@ -118,8 +182,8 @@ impl Shards {
         let end = now + if moving { MOVING_TTL } else { SHARD_TTL };
         let expires_at = held_until.map_or(end, |held_until| held_until.min(end));
         if expires_at > now {
-            self.placed.put(tenant.to_string(), number, expires_at, now);
+            self.placed.put(tenant.to_string(), placement, expires_at, now);
         }
-        Ok(database.of_tenant(tenant, &self.placed))
+        Ok(placement)
     }
 }

@@ -103,12 +103,17 @@ pub(super) fn collections<'a>(
         sql.push_str(" AND user = ?");
         args.push(user.as_str().into());
     }
-    if let Some(Collection { user, agent, kind, .. }) = after {
+    if let Some(after) = after {
         sql.push_str(" AND (user, agent, kind) > (?, ?, ?)");
-        args.extend([user.as_str(), agent.as_str(), kind_name(*kind)].map(Value::from));
+        args.extend(order(after).map(Value::from));
     }
     sql.push_str(&format!(" ORDER BY user, agent, kind LIMIT {limit}"));
     Statement::new(sql, args)
+}
+
+/// Returns what [`collections`] are ordered by.
+pub(super) fn order(collection: &Collection) -> [&str; 3] {
+    [&collection.user, &collection.agent, kind_name(collection.kind)]
 }
 
 /// Reads the results of [`collections`].
