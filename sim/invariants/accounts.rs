@@ -26,7 +26,9 @@ pub fn has_reported(node: &Node) -> bool {
     let (Some(last), false) = (last, documents.is_empty()) else { return true };
     let account =
         documents.get("state/account").and_then(|json| serde_json::from_str::<serde_json::Value>(json).ok());
-    account.is_some_and(|account| account["reported"].as_u64() >= Some(last.seq))
+    account.is_some_and(|account| {
+        account["reported"].as_u64() >= Some(last.seq) && account["unaudited"].is_null()
+    })
 }
 
 /// What a record counts: turns, steps, and tokens.

@@ -24,6 +24,9 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 const SLOT_RETRIES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(600)];
 
+/// The delay after which decisions are added to the audit trail again if that failed.
+const AUDIT_RETRY: Duration = Duration::from_mins(1);
+
 /// How long an admission may take. The caller waits for it.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,6 +37,8 @@ pub(super) struct LedgerState {
     starting: Cell<u32>,
     /// When the last message was sent.
     sent_at: Cell<Timestamp>,
+    /// When decisions may be added to the audit trail again.
+    audit_after: Cell<Timestamp>,
 }
 
 /// The permission to store one more turn. The session counts it as open until this is dropped.
@@ -159,11 +164,18 @@ impl SessionHost {
         };
         let report = self.next_report(session, before.reported, false)?;
         let Receipt { reported, slot_until } = self.send_report(&tenant, &report).await?;
+        let unaudited = before.unaudited.unwrap_or(before.reported);
+        let audited = self.audit(&tenant, &report.session, unaudited, reported).await;
+        if audited.is_err() {
+            // The receipt is stored all the same: limits must hold while the directory is down.
+            self.ledger.audit_after.set(self.now() + AUDIT_RETRY);
+        }
+        let unaudited = audited.is_err().then_some(unaudited);
         session.commit(self.now(), |draft| {
             // A turn may have started since then, with a slot of its own.
             let now = draft.state().account.slot_until;
             let slot_until = if now == before.slot_until { slot_until } else { now };
-            draft.set_account(Account { reported, slot_until });
+            draft.set_account(Account { reported, slot_until, unaudited });
         })?;
         Ok(())
     }
@@ -178,10 +190,13 @@ impl SessionHost {
         let Some(session) = opened.ok().flatten().filter(|own| own.state().meta.tenant == *tenant) else {
             return Ok(());
         };
-        let mut reported = session.state().account.reported;
+        let Account { mut reported, unaudited, .. } = *session.state().account;
+        let mut unaudited = unaudited.unwrap_or(reported);
         loop {
             let report = self.next_report(&session, reported, true)?;
             let receipt = self.send_report(tenant, &report).await?;
+            self.audit(tenant, &report.session, unaudited, receipt.reported).await?;
+            unaudited = receipt.reported;
             if receipt.reported >= session.last_seq() || receipt.reported == reported {
                 return Ok(());
             }
@@ -198,7 +213,9 @@ impl SessionHost {
         let quota = self.limits_of(session).quota();
         LedgerDues {
             is_starting: false,
-            unreported: session.unreported(),
+            unreported: session
+                .unreported()
+                .or_else(|| session.state().account.unaudited.map(|_| self.ledger.audit_after.get())),
             at_once: !quota.is_empty(),
             needs_slots: quota.needs_slots(),
         }
@@ -222,19 +239,27 @@ impl SessionHost {
         })
     }
 
-    /// Sends a report, and adds the decisions in its part of the log to the audit trail. If the second step fails, both
-    /// are repeated. The ledger comes first, so that the session does not keep a slot while the directory is down.
     async fn send_report(&self, tenant: &TenantId, report: &Report) -> Result<Receipt, Problem> {
         let sent = self.ports.ledger.report(tenant, report);
         let sent = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, sent).await;
-        let receipt = sent.unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))?;
-        let Report { session, from, to, .. } = report;
-        if from < to {
-            let decided = audit::decisions(self.ports.store.as_ref(), tenant, session, *from, *to)?;
-            if !decided.is_empty() {
-                self.ports.directory.append_audit(&decided).await.map_err(directory_down)?;
-            }
+        Ok(sent.unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))?)
+    }
+
+    /// Adds the decisions after the record `after`, up to `last`, to the audit trail.
+    async fn audit(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        after: u64,
+        last: u64,
+    ) -> Result<(), Problem> {
+        if after >= last {
+            return Ok(());
         }
-        Ok(receipt)
+        let decided = audit::decisions(self.ports.store.as_ref(), tenant, session, after, last)?;
+        if decided.is_empty() {
+            return Ok(());
+        }
+        self.ports.directory.append_audit(&decided).await.map_err(directory_down)
     }
 }

@@ -159,7 +159,7 @@ impl SessionHost {
             draft.set_ruled_at(ruled_at);
             draft.set_totals(totals);
             // The original session reports the usage of the copied turns.
-            draft.set_account(Account { reported: copied.last_seq, slot_until: None });
+            draft.set_account(Account { reported: copied.last_seq, ..Account::default() });
             // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {
                 draft.follow_up_mut(follow_up.name()).seen = copied.last_seq;

@@ -123,6 +123,10 @@ pub struct Account {
     /// Until when the session holds a slot, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_until: Option<Timestamp>,
+    /// Sequence number of the record after which decisions could not be added to the audit trail. Absent if the trail has
+    /// all that were reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unaudited: Option<u64>,
 }
 
 impl SessionState {
