@@ -65,20 +65,26 @@ impl ResponseDocument {
     ) -> Result<Self, StoreError> {
         let mut kept = expiries(store, Listing::FirstResponseExpiries, None, MAX_KEPT)?;
         kept.truncate((kept.len() + 1).saturating_sub(MAX_KEPT));
-        let dropped = kept.into_iter().flat_map(with_response).collect();
+        let mut dropped = Vec::new();
+        for entry in kept {
+            dropped.extend(indexed_response(store, &entry)?);
+            dropped.push(entry);
+        }
         let expires_at = first.at + KEEP;
         Ok(Self { place: format!("{route}/{key}"), json: encode(first)?, expires_at, dropped })
     }
 }
 
-/// Returns the key of an entry of the index, and that of its response.
-fn with_response(entry: DocumentKey) -> Vec<DocumentKey> {
-    match &entry {
-        DocumentKey::FirstResponseExpiry(_, place) => {
-            vec![DocumentKey::FirstResponse(place.clone()), entry]
-        }
-        _ => vec![entry],
-    }
+/// Returns the key of the response of an entry of the index. `None` if the key was used again after that response had
+/// expired: then the stored response belongs to another entry.
+fn indexed_response(
+    store: &dyn SessionStore,
+    entry: &DocumentKey,
+) -> Result<Option<DocumentKey>, StoreError> {
+    let DocumentKey::FirstResponseExpiry(expires_at, place) = entry else { return Ok(None) };
+    let response = DocumentKey::FirstResponse(place.clone());
+    let stored = document_key::read(store, &response)?;
+    Ok(stored.is_some_and(|json| expiry(&json).is_ok_and(|at| at <= *expires_at)).then_some(response))
 }
 
 impl Draft {
@@ -118,13 +124,7 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();
     for entry in expiries(session.store().as_ref(), Listing::FirstResponseExpiries, Some(now), MAX_PER_PURGE)?
     {
-        let DocumentKey::FirstResponseExpiry(_, place) = &entry else { continue };
-        let response = DocumentKey::FirstResponse(place.clone());
-        // The key may have been used again after this response expired.
-        let stored = session.document(&response)?;
-        if stored.is_some_and(|json| expiry(&json).is_ok_and(|at| at <= now)) {
-            old.push(response);
-        }
+        old.extend(indexed_response(session.store().as_ref(), &entry)?);
         old.push(entry);
     }
     for (key, json) in document_key::list(session.store().as_ref(), Listing::UnindexedResponses)? {
