@@ -15,6 +15,7 @@ CREATE TABLE audit (
   PRIMARY KEY (tenant, id)
 ) WITHOUT ROWID;
 CREATE INDEX audit_by_age ON audit (at);
+CREATE INDEX audit_by_action ON audit (tenant, action, id);
 
 -- Rows are only added. REPLACE deletes without a delete trigger, so a row that exists is kept before that.
 CREATE TRIGGER audit_kept BEFORE INSERT ON audit

@@ -22,7 +22,7 @@ use crate::memory::Memories;
 use crate::ports::directory::Tenant;
 use crate::ports::{Directory, Ledger, SessionReader};
 use crate::types::{
-    AuditAction, Day, ErrorCode, KeyId, Principal, Problem, Scope, Scopes, TenantPolicy, UserId,
+    AuditAction, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, TenantPolicy, UserId,
 };
 use crate::workspace::Workspaces;
 use http::StatusCode;
@@ -66,9 +66,11 @@ pub(super) async fn of_tenant(call: &GatewayCall<'_>) -> Result<Response, Proble
     let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
     let policy = tenant.policy();
     let user = named_user(call.request)?;
-    let subject = Subject { tenant: tenant.id.clone(), user };
+    let moved = call.gateway.last_move(&tenant.id).await?;
+    let subject = Subject { tenant: tenant.id.clone(), user, moved };
+    let from = position(call.request, &subject)?;
     record(call, &subject).await?;
-    respond(call.gateway, call.request, subject, Some(tenant), policy)
+    respond(call.gateway, from, subject, Some(tenant), policy)
 }
 
 /// `GET /v1/export`. A token exports its own user only; a key needs the scope `admin`.
@@ -82,18 +84,37 @@ pub(super) async fn own(call: &TenantCall<'_>) -> Result<Response, Problem> {
         None => named_user(call.request)?,
     };
     let tenant = call.gateway.directory.tenant(&caller.tenant).await?;
-    let subject = Subject { tenant: caller.tenant.clone(), user };
+    let moved = call.gateway.last_move(&caller.tenant).await?;
+    let subject = Subject { tenant: caller.tenant.clone(), user, moved };
+    let from = position(call.request, &subject)?;
     record(call, &subject).await?;
-    respond(call.gateway, call.request, subject, tenant, caller.policy.clone())
+    respond(call.gateway, from, subject, tenant, caller.policy.clone())
 }
 
 /// Records the request in the audit trail.
 async fn record<'a>(origin: impl Into<Origin<'a>>, subject: &Subject) -> Result<(), Problem> {
-    let Subject { tenant, user } = subject;
+    let Subject { tenant, user, .. } = subject;
     match user {
         Some(user) => audit::record(origin, tenant, AuditAction::UserExported, user, Map::new()).await,
         None => audit::record(origin, tenant, AuditAction::TenantExported, tenant, Map::new()).await,
     }
+}
+
+/// Returns where the part starts. A move assigns new positions to memories, so older cursors are not valid.
+fn position(request: &Request, subject: &Subject) -> Result<Position, Problem> {
+    let Some((moved, from)) = page::cursor::<(Option<MoveId>, Position)>(request)? else {
+        return Ok(Position::Start);
+    };
+    if moved != subject.moved {
+        return Err(Problem::field(
+            "?cursor",
+            "the tenant has moved to another shard; start without a cursor",
+        ));
+    }
+    if !from.is_of(subject) {
+        return Err(Problem::field("?cursor", "not a cursor of this export; start without one"));
+    }
+    Ok(from)
 }
 
 /// Returns the user that the query names.
@@ -105,15 +126,11 @@ fn named_user(request: &Request) -> Result<Option<UserId>, Problem> {
 
 fn respond(
     gateway: &Gateway,
-    request: &Request,
+    from: Position,
     subject: Subject,
     tenant: Option<Tenant>,
     policy: TenantPolicy,
 ) -> Result<Response, Problem> {
-    let from = page::cursor(request)?.unwrap_or(Position::Start);
-    if !from.is_of(&subject) {
-        return Err(Problem::field("?cursor", "not a cursor of this export; start without one"));
-    }
     let about = tenant.map_or_else(|| json!({ "id": subject.tenant }), |tenant| view(gateway, &tenant));
     let (now, log) = (gateway.clock.now(), Rc::clone(&gateway.log));
     let principal = Principal {

@@ -10,7 +10,9 @@ use crate::memory::Memories;
 use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
 };
-use crate::types::{AgentId, ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId, TenantLimits};
+use crate::types::{
+    AgentId, ErrorCode, GeneratedId, MoveId, Principal, Problem, RequestId, TenantId, TenantLimits,
+};
 use crate::workspace::Workspaces;
 use std::fmt;
 use std::rc::Rc;
@@ -118,6 +120,20 @@ impl Gateway {
     /// `not_configured` when the operator's key is malformed.
     pub fn cipher(&self) -> Result<Option<Cipher>, Problem> {
         Ok(self.admin_key()?.map(Cipher::new))
+    }
+
+    /// Returns the id of the latest move of a tenant, for work that must not overlap with a move.
+    ///
+    /// # Errors
+    /// `unavailable` while the tenant moves.
+    pub async fn last_move(&self, tenant: &TenantId) -> Result<Option<MoveId>, Problem> {
+        match self.moves.latest(tenant).await? {
+            Some(one) if !one.phase.is_final() => {
+                let detail = "the tenant is moving to another shard; try again after the move";
+                Err(Problem::unavailable(detail, format!("the move is {:?}", one.phase)))
+            }
+            latest => Ok(latest.map(|one| one.id)),
+        }
     }
 
     /// Returns the `x-request-id` of the request if it is 1 to 64 letters, digits, `_` and `-`; otherwise a

@@ -120,6 +120,10 @@ pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (gateway, id) = (call.gateway, &call.tenant());
     let patch: TenantPatch = body::json(call.request)?;
+    if patch.limits.is_some() {
+        // The move copies the limits that the shard has.
+        gateway.last_move(id).await?;
+    }
     for _ in 0..UPDATE_ATTEMPTS {
         let stored = existing_tenant(gateway, id).await?;
         let mut tenant = stored.clone();

@@ -23,6 +23,7 @@ pub(super) async fn erase<'a>(
     tenant: &TenantId,
     user: &UserId,
 ) -> Result<Response, Problem> {
+    gateway.last_move(tenant).await?;
     audit::record(origin, tenant, AuditAction::UserErased, user, Map::new()).await?;
     let Some(left) = erasure::erase_user(gateway, tenant, user).await? else {
         return Ok(response::empty(StatusCode::NO_CONTENT));

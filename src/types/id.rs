@@ -108,7 +108,12 @@ impl AuditId {
 
     /// Returns the id of the row for a record of a session's log.
     pub fn of_record(at: Timestamp, session: &SessionId, seq: u64) -> Self {
-        let digest = Sha256::digest(format!("audit {session} {seq}"));
+        Self::of_repeated(at, &format!("audit {session} {seq}"))
+    }
+
+    /// Returns the id that all rows with this time and text have.
+    pub fn of_repeated(at: Timestamp, what: &str) -> Self {
+        let digest = Sha256::digest(what);
         Self::generate(at, &digest.first_chunk().copied().unwrap_or_default())
     }
 }

@@ -15,6 +15,11 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
+    /// Returns the start of the minute.
+    pub fn start_of_minute(self) -> Self {
+        Self(self.0 - self.0 % 60_000)
+    }
+
     /// Formats as RFC 3339 in UTC with milliseconds, such as `2026-11-20T12:00:00.000Z`.
     pub fn to_rfc3339(self) -> String {
         i64::try_from(self.0)

@@ -238,7 +238,7 @@ fn only_entitled_callers_export() {
 fn a_changed_cursor_leads_to_no_other_user() {
     let (stage, key) = furnished();
     let forged = |position: Value| {
-        let path = format!("/v1/export?user=ann&cursor={}", B64.encode(position.to_string()));
+        let path = format!("/v1/export?user=ann&cursor={}", B64.encode(json!([null, position]).to_string()));
         get(&path).bearer(&key)
     };
     let memory = json!({"user": "bob", "agent": "default", "kind": "facts", "entries_after": 0});

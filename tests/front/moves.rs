@@ -1,6 +1,6 @@
 //! Moves of tenants between shards, as the operator requests them.
 
-use crate::stage::{ADMIN, Stage, get, post};
+use crate::stage::{ADMIN, Stage, delete, get, post, request};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -29,6 +29,14 @@ fn a_move_is_started_once_continued_and_canceled() {
     );
     assert_eq!(start(&stage, "DB_1"), (202, started.clone()), "the same move");
     assert_eq!(listed(), json!([started]));
+
+    let (_, key) = stage.key("acme", json!({ "scopes": ["chat", "read", "admin"] }));
+    let limits = request("PATCH", "/v1/admin/tenants/acme").json(&json!({ "limits": { "files": 9 } }));
+    for (meanwhile, credential) in
+        [(get("/v1/export"), key.as_str()), (delete("/v1/memory?user=ann"), &key), (limits, ADMIN)]
+    {
+        assert_eq!(stage.answer(meanwhile.bearer(credential)).code(), (503, "unavailable"));
+    }
 
     let (status, canceled) = start(&stage, "DB");
     assert_eq!((status, &canceled["id"], &canceled["phase"]), (202, &started["id"], &json!("canceled")));

@@ -5,7 +5,7 @@ use super::output::Output;
 use super::zip::Zip;
 use crate::http::page;
 use crate::ports::Log;
-use crate::types::{TenantId, Timestamp, UserId};
+use crate::types::{MoveId, TenantId, Timestamp, UserId};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,6 +28,8 @@ pub struct Subject {
     pub tenant: TenantId,
     /// The user, if not the whole tenant.
     pub user: Option<UserId>,
+    /// The tenant's last move.
+    pub moved: Option<MoveId>,
 }
 
 /// How much a part contains.
@@ -157,7 +159,7 @@ impl Part {
             let lines = std::mem::take(&mut self.sessions);
             self.entry("sessions.ndjson", lines).await;
         }
-        let next = next.and_then(|next| page::encode(&next).ok());
+        let next = next.and_then(|next| page::encode(&(&self.subject.moved, next)).ok());
         let manifest = json!({
             "tenant": self.subject.tenant, "user": self.subject.user, "created_at": self.now,
             "complete": next.is_none(), "next": next, "counts": self.counts, "failed": self.failed,

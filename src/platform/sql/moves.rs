@@ -145,7 +145,13 @@ impl<D: Databases> SqlMoves<D> {
         let (before, after) = (source.batch(&used).await?, target.batch(&used).await?);
         let used = |results: &[_]| results.first().map(storage::read_use).transpose();
         if used(&before)? == used(&after)? {
-            return self.root(&root::switch(one, now)).await.map(drop);
+            self.root(&root::switch(one, now)).await?;
+            let results = self.root(&[root::select(&one.tenant)]).await?;
+            if root::read_one(&results)?.is_some_and(|(now, _)| now.phase == MovePhase::Cleaning) {
+                // At once, because the next step may follow much later.
+                target.batch(&[fence::end(one)?]).await?;
+            }
+            return Ok(());
         }
         self.root(&[root::enter(one, MovePhase::Canceling, now)]).await?;
         Err(SqlError::new("the copy differs from the tenant's rows, so the move is canceled"))

@@ -30,20 +30,23 @@ struct ChangesRow {
 
 /// Takes a step of the merge of a database, if one runs or is due. Returns whether another step has to follow.
 pub(super) async fn step(database: &impl Sql, now: Timestamp) -> Result<bool, SqlError> {
-    // A merge does not cover what is erased after its first step.
-    let begin = "UPDATE memory_merge SET erased = CASE WHEN steps = 0 THEN 0 ELSE erased END, steps = steps + 1 \
-                 WHERE id = 1 AND (steps > 0 OR (erased = 1 AND merged_at <= ?1)) RETURNING steps";
-    let begun = database.batch(&[Statement::new(begin, [(now - GAP).into()])]).await?;
-    let Some(StepRow { steps }) = read(&begun, 0)?.into_iter().next() else { return Ok(false) };
+    let due =
+        "SELECT steps FROM memory_merge WHERE id = 1 AND (steps > 0 OR (erased = 1 AND merged_at <= ?1))";
+    let due = database.batch(&[Statement::new(due, [(now - GAP).into()])]).await?;
+    let Some(StepRow { steps }) = read(&due, 0)?.into_iter().next() else { return Ok(false) };
+    // A merge does not cover what is erased after its first step. One transaction, so that the first step cannot be lost.
+    let count = "UPDATE memory_merge SET erased = CASE WHEN steps = 0 THEN 0 ELSE erased END, steps = steps + 1 \
+                 WHERE id = 1";
     // A negative number includes the segments that would not be merged on their own.
-    let pages = if steps > 1.0 { PAGES.to_string() } else { format!("-{PAGES}") };
+    let pages = if steps > 0.0 { PAGES.to_string() } else { format!("-{PAGES}") };
     let merge = format!("INSERT INTO memory_terms (memory_terms, rank) VALUES ('merge', {pages})");
     let changes = || Statement::new("SELECT total_changes() AS changes", []);
-    let results = database.batch(&[changes(), Statement::new(merge, []), changes()]).await?;
+    let statements = [Statement::new(count, []), changes(), Statement::new(merge, []), changes()];
+    let results = database.batch(&statements).await?;
     let change =
         |number| read::<ChangesRow>(&results, number).map(|rows| rows.first().map(|row| row.changes));
     // The statement itself counts as a change; without another one, nothing is left to merge.
-    if change(2)? > change(0)?.map(|before| before + 1.0) {
+    if change(3)? > change(1)?.map(|before| before + 1.0) {
         return Ok(true);
     }
     let end = "UPDATE memory_merge SET steps = 0, merged_at = ?1 WHERE id = 1";

@@ -70,9 +70,11 @@ pub(super) fn read_one(results: &[impl Rows]) -> Result<Option<(Move, bool)>, Sq
     }))
 }
 
-/// Queries the tenants of open moves, those that were carried on longest ago first.
+/// Queries the tenants of open moves. Those whose tenants cannot write come first: the others can wait.
 pub(super) fn select_open(limit: usize) -> Statement<'static> {
-    let sql = format!("SELECT tenant FROM moves WHERE {IS_OPEN} ORDER BY started_at LIMIT {limit}");
+    let sql = format!(
+        "SELECT tenant FROM moves WHERE {IS_OPEN} ORDER BY phase <> 'copying', phase <> 'canceling', since LIMIT {limit}"
+    );
     Statement::new(sql, vec![])
 }
 
