@@ -369,10 +369,11 @@ fn with_standing(
     now: Timestamp,
 ) -> Slots {
     let Standing { sent_at, slot, open_turns } = *standing;
-    if sent_at < account.sent_at {
+    // A process that took over within the same millisecond may have an older time than the one before it.
+    if sent_at < account.sent_at && !is_last {
         return slots;
     }
-    account.sent_at = sent_at;
+    account.sent_at = account.sent_at.max(sent_at);
     let lease = match slot.filter(|_| !is_last) {
         Some(SlotUse::Running) => SLOT_LEASE,
         Some(SlotUse::Starting) => ADMISSION_LEASE,
