@@ -13,7 +13,9 @@ use super::{
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{AuditAction, ErrorCode, Problem, Rules, TenantId, TenantLimits, json::from_value};
+use crate::types::{
+    AuditAction, ErrorCode, Problem, Rules, StorageLimits, TenantId, TenantLimits, json::from_value,
+};
 use http::StatusCode;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -91,6 +93,9 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
     }
     forget_issuer(gateway, &tenant);
+    if tenant.limits.storage() != StorageLimits::default() {
+        gateway.directory.copy_limits(&tenant).await?;
+    }
     response::json(StatusCode::CREATED, &view(gateway, &tenant))
 }
 
@@ -134,6 +139,9 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         if gateway.directory.update_tenant(&tenant, stored.version, &audit).await? {
             gateway.cache.forget_tenant(id);
             forget_issuer(gateway, &tenant);
+            if patch.limits.is_some() {
+                gateway.directory.copy_limits(&tenant).await?;
+            }
             return response::json(StatusCode::OK, &view(gateway, &tenant));
         }
     }

@@ -162,6 +162,9 @@ pub trait Directory {
         read_version: u64,
         audit: &AuditEntry,
     ) -> DirectoryResult<bool>;
+    /// Copies a tenant's storage limits to its shards, where each write checks them. An older version of the tenant never
+    /// replaces a newer one. Fails while the tenant moves.
+    async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()>;
     /// Returns the tenant with this id.
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>>;
     /// Lists tenants in the order of their ids, starting after `after`.
@@ -229,8 +232,8 @@ pub trait Directory {
     /// Counts the sessions of a tenant, or of one of its users, those of subagents included.
     async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64>;
 
-    /// Claims an Idempotency-Key of a tenant, or of the operator. `scope` consists of route and owner. Rows older than [`CLAIM_TTL`] are
-    /// ignored, and so are claims still running after [`CLAIM_TIMEOUT`], whose request must have failed.
+    /// Claims an Idempotency-Key of a tenant, or of the operator. `scope` consists of route and owner. Rows older than
+    /// [`CLAIM_TTL`] are ignored, and so are claims still running after [`CLAIM_TIMEOUT`], whose request must have failed.
     async fn claim(
         &self,
         tenant: Option<&TenantId>,

@@ -32,11 +32,14 @@ fn a_move_is_started_once_continued_and_canceled() {
 
     let (_, key) = stage.key("acme", json!({ "scopes": ["chat", "read", "admin"] }));
     let limits = request("PATCH", "/v1/admin/tenants/acme").json(&json!({ "limits": { "files": 9 } }));
-    for (meanwhile, credential) in
+    for (refused, credential) in
         [(get("/v1/export"), key.as_str()), (delete("/v1/memory?user=ann"), &key), (limits, ADMIN)]
     {
-        assert_eq!(stage.answer(meanwhile.bearer(credential)).code(), (503, "unavailable"));
+        assert_eq!(stage.answer(refused.bearer(credential)).code(), (503, "unavailable"));
     }
+    let name = request("PATCH", "/v1/admin/tenants/acme").json(&json!({ "name": "Acme" }));
+    assert_eq!(stage.answer(name.bearer(ADMIN)).body["name"], "Acme");
+    assert_eq!(stage.directory.limit_copies.get(), 0, "the shards refuse new limits during a move");
 
     let (status, canceled) = start(&stage, "DB");
     assert_eq!((status, &canceled["id"], &canceled["phase"]), (202, &started["id"], &json!("canceled")));

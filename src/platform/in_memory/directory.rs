@@ -24,6 +24,8 @@ pub struct InMemoryDirectory {
     pub key_reads: Cell<usize>,
     /// Number of calls of [`Directory::tenants_by_issuer`] so far.
     pub issuer_reads: Cell<usize>,
+    /// Number of calls of [`Directory::copy_limits`] so far.
+    pub limit_copies: Cell<usize>,
     tables: RefCell<Tables>,
 }
 
@@ -96,6 +98,11 @@ impl Directory for InMemoryDirectory {
         row.version = tenant.version;
         tables.record(audit);
         Ok(true)
+    }
+
+    async fn copy_limits(&self, _tenant: &Tenant) -> DirectoryResult<()> {
+        self.limit_copies.set(self.limit_copies.get() + 1);
+        self.tables().map(drop)
     }
 
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {

@@ -12,8 +12,7 @@ use crate::ports::directory::{
     AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{
-    AgentId, AuditEntry, AuditQuery, KeyId, SessionId, StorageLimits, StorageUse, TenantId, TenantPolicy,
-    Timestamp, UserId,
+    AgentId, AuditEntry, AuditQuery, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp, UserId,
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
@@ -61,15 +60,6 @@ impl D1Directory {
         let results = Sql::batch(self.root(), &batch).await?;
         results.get(1).map_or(Ok(false), |changed| Ok(changed.any()?))
     }
-
-    /// Copies a tenant's storage limits to its shards, where the statements that write check them.
-    async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()> {
-        let statement = storage::set_limits(&tenant.id, &tenant.limits.storage(), tenant.version);
-        for shard in self.shards.all_of(&tenant.id).await? {
-            Sql::batch(&shard, std::slice::from_ref(&statement)).await?;
-        }
-        Ok(())
-    }
 }
 
 impl From<SqlError> for DirectoryError {
@@ -81,11 +71,7 @@ impl From<SqlError> for DirectoryError {
 #[async_trait(?Send)]
 impl Directory for D1Directory {
     async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool> {
-        let created = self.change(tenants::create_tenant(tenant, audit)?).await?;
-        if created && tenant.limits.storage() != StorageLimits::default() {
-            self.copy_limits(tenant).await?;
-        }
-        Ok(created)
+        self.change(tenants::create_tenant(tenant, audit)?).await
     }
 
     async fn update_tenant(
@@ -94,11 +80,15 @@ impl Directory for D1Directory {
         read_version: u64,
         audit: &AuditEntry,
     ) -> DirectoryResult<bool> {
-        let updated = self.change(tenants::update_tenant(tenant, read_version, audit)?).await?;
-        if updated {
-            self.copy_limits(tenant).await?;
+        self.change(tenants::update_tenant(tenant, read_version, audit)?).await
+    }
+
+    async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()> {
+        let statement = storage::set_limits(&tenant.id, &tenant.limits.storage(), tenant.version);
+        for shard in self.shards.all_of(&tenant.id).await? {
+            Sql::batch(&shard, std::slice::from_ref(&statement)).await?;
         }
-        Ok(updated)
+        Ok(())
     }
 
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {
