@@ -147,14 +147,18 @@ impl<D: Databases> SqlMoves<D> {
         if used(&before)? == used(&after)? {
             self.root(&root::switch(one, now)).await?;
             let results = self.root(&[root::select(&one.tenant)]).await?;
-            if root::read_one(&results)?.is_some_and(|(now, _)| now.phase == MovePhase::Cleaning) {
+            if root::read_one(&results)?.is_some_and(|(latest, _)| latest.phase == MovePhase::Cleaning) {
                 // At once, because the next step may follow much later.
                 target.batch(&[fence::end(one)?]).await?;
             }
             return Ok(());
         }
-        self.root(&[root::enter(one, MovePhase::Canceling, now)]).await?;
-        Err(SqlError::new("the copy differs from the tenant's rows, so the move is canceled"))
+        let results = self.root(&[root::enter(one, MovePhase::Canceling, now)]).await?;
+        match is_any(&results)? {
+            true => Err(SqlError::new("the copy differs from the tenant's rows, so the move is canceled")),
+            // Another run has carried the move on, which changes the rows of both shards.
+            false => Ok(()),
+        }
     }
 
     /// Removes the tenant's rows from a shard and ends the fence there. Returns whether both are done.
