@@ -213,6 +213,22 @@ fn rows_without_a_selected_record_are_skipped() {
 }
 
 #[test]
+fn nothing_follows_a_page_that_ends_with_the_log() {
+    let sqlite = SqlSessionStore::new(ObjectSqlite::new());
+    // As many rows as one query reads for a page of one record. Only the last one has a selected record.
+    for last in [false, false, false, true] {
+        let (turn, other) = (Some(1), Some(2));
+        let records = vec![(0, turn, 20_000), (1, if last { turn } else { other }, 20_000)];
+        let commit = Commit { records, documents: [None; 4], fails: false };
+        sqlite.commit(batch(&commit, sqlite.last_seq().unwrap_or(0), 0)).unwrap();
+    }
+    let turn = "trn_1".into();
+    let page = sqlite.read(Select { turn: Some(&turn), kinds: &[KINDS[1]], limit: 1, ..Select::default() });
+    let page = page.unwrap();
+    assert_eq!((page.records.len(), page.records[0].seq, page.more), (1, 8, false));
+}
+
+#[test]
 fn reads_neither_scan_nor_sort_the_log() {
     let sqlite = stored(&[(1, &[40_000]), (1, &[100])]);
     let turn = "trn_1".into();

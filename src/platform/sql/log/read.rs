@@ -145,6 +145,10 @@ fn places<D: ObjectSql>(db: &D, select: &Select<'_>) -> Result<Vec<Place>, Store
                 is_tail: row.number(4) > 0,
                 selected: 0,
             };
+            // The row with the record after `after` has been found if that record is not in it.
+            if !select.newest_first && !found.is_empty() && place.last() <= rest.after {
+                continue;
+            }
             match select.newest_first {
                 true => rest.before = Some(place.seq),
                 false => rest.after = place.last(),
