@@ -30,7 +30,8 @@ impl Line {
                 return Poll::Ready(None);
             }
             self.node.listen(cx.waker());
-            Pin::new(&mut self.stream).poll_next(cx)
+            // An interrupted stream ends the connection.
+            Pin::new(&mut self.stream).poll_next(cx).map(|piece| piece?.ok())
         })
         .await
     }

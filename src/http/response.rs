@@ -1,9 +1,9 @@
 //! HTTP responses as handlers build them.
 
 use super::upgrade::Upgrade;
+use crate::session::hub::ByteReceiver;
 use crate::types::Problem;
 use bytes::Bytes;
-use futures::stream::LocalBoxStream;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub enum Body {
     Bytes(Bytes),
     /// A body that is sent in pieces. The stream owns plain memory only and no handle of a turn, because the
     /// platform may drop it at any time.
-    Stream(LocalBoxStream<'static, Bytes>),
+    Stream(ByteReceiver),
     /// No body: the platform opens a WebSocket in place of the response.
     WebSocket(Box<Upgrade>),
 }

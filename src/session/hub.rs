@@ -2,7 +2,7 @@
 
 mod listener;
 
-pub use listener::{ByteReceiver, Interest, Listener};
+pub use listener::{ByteReceiver, Interest, Interrupted, Listener};
 
 use super::frame::Frame;
 use crate::types::{Cursor, Delta, EventKind, MessageId, Record, Timestamp, TurnEnd, TurnId};

@@ -235,13 +235,14 @@ fn the_oldest_reader_makes_room_for_another() {
     let mut newest = open();
     let mut oldest = streams.remove(0);
     let mut read = Vec::new();
-    while let Some(bytes) = block_on(oldest.next()) {
+    while let Some(Ok(bytes)) = block_on(oldest.next()) {
         read.extend_from_slice(&bytes);
     }
     let last = String::from_utf8(read).unwrap();
     assert!(last.ends_with(": the session has too many readers; reconnect with the last id\n\n"), "{last}");
     // All others are still connected.
     for stream in streams.iter_mut().chain([&mut newest]) {
-        while stream.next().now_or_never().is_some_and(|next| !next.expect("connected").is_empty()) {}
+        while stream.next().now_or_never().is_some_and(|next| !next.expect("connected").unwrap().is_empty()) {
+        }
     }
 }

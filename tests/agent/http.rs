@@ -8,7 +8,7 @@ use edge_harness::http::{
     upgrade::SocketState,
 };
 use edge_harness::ports::{SessionStore, session_store::Batch};
-use edge_harness::session::hub::ByteReceiver;
+use edge_harness::session::hub::{ByteReceiver, Interrupted};
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
 use http::{HeaderName, HeaderValue};
@@ -79,7 +79,7 @@ pub fn stream(response: Response) -> ByteReceiver {
 /// The bytes that are available now.
 pub fn read(stream: &mut ByteReceiver) -> String {
     let mut out = Vec::new();
-    while let Some(Some(bytes)) = stream.next().now_or_never() {
+    while let Some(Some(Ok(bytes))) = stream.next().now_or_never() {
         out.extend_from_slice(&bytes);
     }
     String::from_utf8(out).unwrap()
@@ -126,6 +126,38 @@ fn a_reader_is_pinged_after_a_long_replay() {
     assert!(!text.contains(": ping"));
     stage.tick(ms(15_000));
     assert_eq!(read(&mut slow), ": ping\n\n");
+}
+
+#[test]
+fn stored_records_that_end_early_are_no_whole_body() {
+    let stage = Stage::demo();
+    for turn in 0..3 {
+        stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
+        stage.settle();
+    }
+    let mut asked = request("GET /events", "", &[("accept", "application/x-ndjson")], Vec::new());
+    asked.principal.valid_until = stage.host().now() + ms(60_000);
+    let mut whole = stream(respond(&stage, &asked).unwrap());
+    asked.principal.valid_until = stage.host().now();
+    let mut cut = stream(respond(&stage, &asked).unwrap());
+    stage.credentials.revoked.set(true);
+    let rest = |stream: &mut ByteReceiver| {
+        let (mut text, mut end) = (String::new(), None);
+        for _ in 0..50 {
+            while let Some(next) = stream.next().now_or_never() {
+                match next {
+                    Some(Ok(bytes)) => text.push_str(std::str::from_utf8(&bytes).unwrap()),
+                    Some(Err(error)) => end = Some(error),
+                    None => return (text, end),
+                }
+            }
+            stage.tick(ms(20));
+        }
+        panic!("the stream does not end");
+    };
+    let ((cut, cut_end), (whole, whole_end)) = (rest(&mut cut), rest(&mut whole));
+    assert!(cut.len() < whole.len() && whole.starts_with(&cut), "only records");
+    assert_eq!((cut_end, whole_end), (Some(Interrupted), None));
 }
 
 #[test]

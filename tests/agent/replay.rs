@@ -48,7 +48,7 @@ fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteRec
 
 fn drain(stream: &mut ByteReceiver) -> Vec<Event> {
     let mut events = Vec::new();
-    while let Some(Some(bytes)) = stream.next().now_or_never() {
+    while let Some(Some(Ok(bytes))) = stream.next().now_or_never() {
         events.extend(parse(&bytes));
     }
     events

@@ -32,7 +32,9 @@ impl SessionHost {
                 // A failed check is repeated once before the last result has expired.
                 let until = host.now() + PING_INTERVAL;
                 for listener in session.hub().listeners_until(until) {
-                    host.check(&listener, until).await;
+                    if !host.check(&listener, until).await {
+                        listener.end();
+                    }
                 }
                 if !session.hub().has_listeners() {
                     break;
@@ -51,15 +53,17 @@ impl SessionHost {
         self.ports.spawner.spawn(work.boxed_local());
     }
 
-    /// Checks the credential of a stream again. Ends the stream if it is no longer valid, or if it could not be
-    /// checked and was last found valid too long ago.
-    pub async fn check(&self, listener: &Listener, until: Timestamp) {
+    /// Checks the credential of a stream again. Returns `false` if it is no longer valid, or if it could not be checked
+    /// and was last found valid too long ago.
+    pub async fn check(&self, listener: &Listener, until: Timestamp) -> bool {
         let caller = listener.caller();
         match self.ports.credentials.renew(&caller, until).await {
-            Ok(Some(caller)) => listener.renew(caller),
-            Ok(None) => listener.end(),
-            Err(_) if caller.valid_until <= self.now() => listener.end(),
-            Err(_) => {}
+            Ok(Some(caller)) => {
+                listener.renew(caller);
+                true
+            }
+            Ok(None) => false,
+            Err(_) => caller.valid_until > self.now(),
         }
     }
 

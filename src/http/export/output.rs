@@ -1,46 +1,33 @@
 //! The body of a response that an async function writes.
 
+use crate::session::hub::ByteReceiver;
 use bytes::Bytes;
 use futures::{
-    FutureExt, StreamExt,
-    stream::{self, LocalBoxStream},
+    SinkExt, StreamExt,
+    channel::mpsc,
+    stream::{self, select},
 };
-use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
-/// The writing end: holds one piece until the reader takes it, so the writer is never ahead of the reader.
-#[derive(Clone, Default)]
-pub struct Output(Rc<RefCell<Option<Bytes>>>);
+/// The writing end: holds one piece until the reader takes it, so that the writer is never far ahead of the reader.
+pub struct Output(mpsc::Sender<Bytes>);
 
 impl Output {
-    /// Sends a piece. Completes when the reader wants the next one.
-    pub async fn send(&self, piece: impl Into<Bytes>) {
+    /// Sends a piece. Completes when there is room for the next one.
+    pub async fn send(&mut self, piece: impl Into<Bytes>) {
         let piece = piece.into();
-        if piece.is_empty() {
-            return;
+        if !piece.is_empty() {
+            // It fails only if the reader has left, and then the writer is dropped.
+            let _ = self.0.send(piece).await;
         }
-        *self.0.borrow_mut() = Some(piece);
-        // The reader polls the writer again after it has taken the piece.
-        poll_fn(|_| if self.0.borrow().is_none() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }
 
 /// Returns the pieces that `write` sends. Dropping the stream ends the writer.
-pub fn written<F>(write: impl FnOnce(Output) -> F) -> LocalBoxStream<'static, Bytes>
+pub fn written<F>(write: impl FnOnce(Output) -> F) -> ByteReceiver
 where
     F: Future<Output = ()> + 'static,
 {
-    let output = Output::default();
-    let mut writer = write(output.clone()).fuse().boxed_local();
-    let mut is_over = false;
-    stream::poll_fn(move |cx| {
-        if !is_over && writer.poll_unpin(cx).is_ready() {
-            is_over = true;
-        }
-        match output.0.borrow_mut().take() {
-            Some(piece) => Poll::Ready(Some(piece)),
-            None if is_over => Poll::Ready(None),
-            None => Poll::Pending,
-        }
-    })
-    .boxed_local()
+    let (sender, pieces) = mpsc::channel(0);
+    let writer = stream::once(write(Output(sender))).filter_map(|()| std::future::ready(None));
+    select(pieces, writer).map(Ok).boxed_local()
 }

@@ -78,15 +78,16 @@ fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Resul
     host.spawn(async move {
         loop {
             own.clock().sleep(PAUSE).await;
-            if feed.listener.caller().valid_until <= own.now() {
-                own.check(&feed.listener, own.now()).await;
+            let is_valid = feed.listener.caller().valid_until > own.now();
+            if !is_valid && !own.check(&feed.listener, own.now()).await {
+                break if feed.live { feed.listener.end() } else { feed.listener.interrupt() };
             }
-            // A failed store ends the stream; the reader reconnects with its last id.
             match feed.fill(&session) {
                 Ok(false) => {}
                 // The task that served earlier listeners may have ended during a long replay.
                 Ok(true) => break own.serve_streams(&session),
-                Err(_) => break,
+                // The reader can continue with its last id.
+                Err(_) => break feed.listener.interrupt(),
             }
         }
     });

@@ -99,6 +99,8 @@ export class Sink {
     this.readable = readable;
     this.writer = writable.getWriter();
     this.unread = 0;
+    /** Resolves when the bytes so far are sent. */
+    this.pending = Promise.resolve();
     this.open = true;
     /** Resolves when the reader has left. */
     this.left = new Promise((resolve) => {
@@ -114,7 +116,7 @@ export class Sink {
   /** Sends bytes. Returns whether more may be sent at once. */
   write(bytes) {
     this.unread += bytes.length;
-    this.writer.write(bytes).then(() => {
+    this.pending = this.writer.write(bytes).then(() => {
       this.unread -= bytes.length;
       if (this.unread <= HIGH_WATER) this.resume?.();
     }, this.leave);
@@ -129,6 +131,11 @@ export class Sink {
 
   close() {
     this.writer.close().catch(() => {});
+  }
+
+  /** Ends the stream with an error once the bytes so far are sent, so that the connection is closed early. */
+  abort(reason) {
+    this.pending.then(() => this.writer.abort(new Error(reason))).catch(() => {});
   }
 }
 

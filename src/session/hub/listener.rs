@@ -3,11 +3,17 @@
 use crate::session::frame::Frame;
 use crate::types::{Principal, TurnId};
 use bytes::Bytes;
-use futures::channel::mpsc;
+use futures::{
+    StreamExt,
+    channel::mpsc,
+    future,
+    stream::{self, LocalBoxStream},
+};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
+use thiserror::Error;
 
 /// Maximum number of bytes waiting for one reader. A slower reader is dropped; it can reconnect with the last
 /// id that it received.
@@ -40,15 +46,21 @@ pub struct Listener {
     caller: Rc<RefCell<Rc<Principal>>>,
     sender: mpsc::UnboundedSender<Bytes>,
     backlog: Rc<Cell<usize>>,
+    is_interrupted: Rc<Cell<bool>>,
 }
 
+/// The rest of a stream cannot be sent. The connection is then closed without an end of the body, so that the reader
+/// does not take what it has for everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the rest of the stream cannot be sent")]
+pub struct Interrupted;
+
 /// The reading end.
-pub type ByteReceiver = futures::stream::LocalBoxStream<'static, Bytes>;
+pub type ByteReceiver = LocalBoxStream<'static, Result<Bytes, Interrupted>>;
 
 impl Listener {
     /// Creates a listener of this caller, and its stream.
     pub fn new(interest: Interest, caller: &Principal) -> (Self, ByteReceiver) {
-        use futures::StreamExt;
         let (sender, receiver) = mpsc::unbounded::<Bytes>();
         let backlog = Rc::new(Cell::new(0_usize));
         let waiting = Rc::clone(&backlog);
@@ -59,10 +71,14 @@ impl Listener {
                 Err(several) => Bytes::from(several.concat()),
             };
             waiting.set(waiting.get().saturating_sub(bytes.len()));
-            bytes
+            Ok(bytes)
         });
+        let is_interrupted = Rc::new(Cell::new(false));
+        let at_end = Rc::clone(&is_interrupted);
+        let end = stream::once(async move { at_end.get().then_some(Err(Interrupted)) });
+        let stream = stream.chain(end.filter_map(future::ready));
         let caller = Rc::new(RefCell::new(Rc::new(caller.clone())));
-        (Self { interest, caller, sender, backlog }, stream.boxed_local())
+        (Self { interest, caller, sender, backlog, is_interrupted }, stream.boxed_local())
     }
 
     /// Sends bytes. Returns `false` if the reader left or is too far behind.
@@ -101,6 +117,12 @@ impl Listener {
     pub fn end(&self) {
         // The reader may have left, which has the same effect.
         let _ = self.sender.unbounded_send(CREDENTIAL_ENDED);
+        self.sender.close_channel();
+    }
+
+    /// Ends the stream before it is complete.
+    pub fn interrupt(&self) {
+        self.is_interrupted.set(true);
         self.sender.close_channel();
     }
 
