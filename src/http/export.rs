@@ -13,17 +13,14 @@ mod zip;
 
 use super::audit::{self, Origin};
 use super::gateway::{Gateway, GatewayCall, TenantCall};
-use super::owner::user_of;
+use super::owner::{parse_user, user_of};
 use super::request::{Request, RequestExt};
 use super::response::{self, Body, Response, ResponseExt};
 use super::tenants::{existing_tenant, view};
 use super::{page, usage};
 use crate::memory::Memories;
-use crate::ports::directory::Tenant;
 use crate::ports::{Directory, Ledger, SessionReader};
-use crate::types::{
-    AuditAction, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, TenantPolicy, UserId,
-};
+use crate::types::{AuditAction, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, UserId};
 use crate::workspace::Workspaces;
 use http::StatusCode;
 use output::written;
@@ -33,7 +30,7 @@ use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long the objects of sessions accept the requests of a part without checking the credential again.
+/// How long the objects of sessions send to an operator before they would check the credential again.
 const VALIDITY: Duration = Duration::from_hours(1);
 /// Number of keys of one query.
 const KEYS: usize = 200;
@@ -64,13 +61,18 @@ impl Position {
 /// `GET /v1/admin/tenants/{tenant}/export`.
 pub(super) async fn of_tenant(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
-    let policy = tenant.policy();
     let user = named_user(call.request)?;
     let moved = call.gateway.last_move(&tenant.id).await?;
     let subject = Subject { tenant: tenant.id.clone(), user, moved };
     let from = position(call.request, &subject)?;
     record(call, &subject).await?;
-    respond(call.gateway, from, subject, Some(tenant), policy)
+    let reader = Principal {
+        user: subject.user.clone(),
+        policy: tenant.policy(),
+        valid_until: call.gateway.clock.now() + VALIDITY,
+        ..Principal::new(tenant.id.clone(), Scopes::new(vec![Scope::Read]))
+    };
+    Ok(respond(call.gateway, from, subject, view(call.gateway, &tenant), reader))
 }
 
 /// `GET /v1/export`. A token exports its own user only; a key needs the scope `admin`.
@@ -88,7 +90,10 @@ pub(super) async fn own(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let subject = Subject { tenant: caller.tenant.clone(), user, moved };
     let from = position(call.request, &subject)?;
     record(call, &subject).await?;
-    respond(call.gateway, from, subject, tenant, caller.policy.clone())
+    let about = tenant.map_or_else(|| json!({ "id": caller.tenant }), |tenant| view(call.gateway, &tenant));
+    let scopes = Scopes::new(vec![Scope::Read]);
+    let reader = Principal { user: subject.user.clone(), scopes, ..caller.clone() };
+    Ok(respond(call.gateway, from, subject, about, reader))
 }
 
 /// Records the request in the audit trail.
@@ -119,26 +124,12 @@ fn position(request: &Request, subject: &Subject) -> Result<Position, Problem> {
 
 /// Returns the user that the query names.
 fn named_user(request: &Request) -> Result<Option<UserId>, Problem> {
-    let Some(named) = request.query("user") else { return Ok(None) };
-    let invalid = || Problem::field("?user", "expected 1 to 128 bytes without / \\ and control characters");
-    UserId::parse(&named).map(Some).ok_or_else(invalid)
+    request.query("user").map(|named| parse_user(&named, "?")).transpose()
 }
 
-fn respond(
-    gateway: &Gateway,
-    from: Position,
-    subject: Subject,
-    tenant: Option<Tenant>,
-    policy: TenantPolicy,
-) -> Result<Response, Problem> {
-    let about = tenant.map_or_else(|| json!({ "id": subject.tenant }), |tenant| view(gateway, &tenant));
-    let (now, log) = (gateway.clock.now(), Rc::clone(&gateway.log));
-    let principal = Principal {
-        user: subject.user.clone(),
-        policy,
-        valid_until: now + VALIDITY,
-        ..Principal::new(subject.tenant.clone(), Scopes::new(vec![Scope::Read]))
-    };
+/// Responds with the part that starts at `from`. `about` describes the tenant, and `reader` reads its sessions.
+fn respond(gateway: &Gateway, from: Position, subject: Subject, about: Value, reader: Principal) -> Response {
+    let (clock, log) = (Rc::clone(&gateway.clock), Rc::clone(&gateway.log));
     let name = format!("export-{}.zip", subject.tenant);
     let export = Export {
         directory: Rc::clone(&gateway.directory),
@@ -146,20 +137,20 @@ fn respond(
         memories: Rc::clone(&gateway.memories),
         files: Rc::clone(&gateway.files),
         reader: Rc::clone(&gateway.reader),
-        today: Day::of(now),
-        principal,
+        today: Day::of(clock.now()),
+        principal: reader,
         about,
         subject: subject.clone(),
     };
     let body = written(|output| async move {
-        let mut part = Part::new(output, subject, now, log);
+        let mut part = Part::new(output, subject, clock, log);
         let next = export.write(&mut part, from).await;
         part.finish(next).await;
     });
-    Ok(response::new(StatusCode::OK, Body::Stream(body))
+    response::new(StatusCode::OK, Body::Stream(body))
         .with("content-type", "application/zip")
         .with("content-disposition", &super::disposition::attachment(&name))
-        .with("cache-control", "no-store"))
+        .with("cache-control", "no-store")
 }
 
 /// The sources of an export. It owns them, because its response outlives the request.

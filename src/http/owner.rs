@@ -72,10 +72,16 @@ pub fn check_user(caller: &Principal, named: Option<&str>, at: &str) -> Result<(
 /// As for [`check_user`], and `validation_failed` at `{at}user` for an invalid name.
 pub fn user_of(caller: &Principal, named: Option<&str>, at: &str) -> Result<UserId, Problem> {
     check_user(caller, named, at)?;
-    let user = caller.user.as_deref().or(named).unwrap_or(DEFAULT_USER);
-    UserId::parse(user).ok_or_else(|| {
-        Problem::field(format!("{at}user"), "expected 1 to 128 bytes without / \\ and control characters")
-    })
+    parse_user(caller.user.as_deref().or(named).unwrap_or(DEFAULT_USER), at)
+}
+
+/// Reads the name of a user.
+///
+/// # Errors
+/// `validation_failed` at `{at}user`.
+pub fn parse_user(name: &str, at: &str) -> Result<UserId, Problem> {
+    let expected = "expected 1 to 128 bytes without / \\ and control characters";
+    UserId::parse(name).ok_or_else(|| Problem::field(format!("{at}user"), expected))
 }
 
 /// Returns the owner that the body names, or else the query.

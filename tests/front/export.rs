@@ -6,11 +6,12 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use edge_harness::http::{Body, Handled};
 use edge_harness::ports::{Ledger, PeerError};
 use edge_harness::types::{Day, UsageKey, UsageRow, UsageTotals};
-use futures::{StreamExt, executor::block_on};
+use futures::{StreamExt, TryStreamExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
+use std::time::Duration;
 
 /// The entries of an archive, by name.
 type Archive = BTreeMap<String, Vec<u8>>;
@@ -51,7 +52,7 @@ impl Stage {
         assert_eq!(head.status.as_u16(), 200);
         assert_eq!(head.headers["content-type"], "application/zip");
         let Body::Stream(stream) = body else { panic!("an export is a stream") };
-        unzip(block_on(stream.collect::<Vec<_>>()).concat())
+        unzip(block_on(stream.try_collect::<Vec<_>>()).unwrap().concat())
     }
 
     /// Reads all parts of an export.
@@ -136,10 +137,10 @@ fn an_export_has_everything_of_a_tenant_and_nothing_of_others() {
             "memory/default/bob/facts.ndjson",
             "memory/default/bob/turns.ndjson",
             "sessions.ndjson",
-            "sessions/session-ann.ndjson",
             "sessions/session-ann/artifacts/art_1",
-            "sessions/session-bob.ndjson",
+            "sessions/session-ann/events.ndjson",
             "sessions/session-bob/artifacts/art_1",
+            "sessions/session-bob/events.ndjson",
             "tenant.json",
             "usage.ndjson",
         ]
@@ -152,7 +153,10 @@ fn an_export_has_everything_of_a_tenant_and_nothing_of_others() {
             "counts": { "sessions": 2, "artifacts": 2, "facts": 2, "turns": 2, "files": 4 },
         })
     );
-    assert_eq!(lines(archive, "sessions/session-ann.ndjson")[0], json!({"seq": 1, "text": "annmark said"}));
+    assert_eq!(
+        lines(archive, "sessions/session-ann/events.ndjson")[0],
+        json!({"seq": 1, "text": "annmark said"})
+    );
     assert_eq!(text(archive, "sessions/session-ann/artifacts/art_1"), "annmark stored");
     assert_eq!(text(archive, "files/agents/other/users/ann/docs/large.md"), "annmark".repeat(100_000));
     let fact = &lines(archive, "memory/default/ann/facts.ndjson")[0];
@@ -167,6 +171,19 @@ fn an_export_has_everything_of_a_tenant_and_nothing_of_others() {
     for absent in ["foreignmark", &key, "hash"] {
         assert!(!all.contains(absent), "{absent}");
     }
+}
+
+#[test]
+fn a_part_ends_after_a_minute() {
+    let (stage, key) = furnished();
+    let Handled::Response(response) = stage.send(get("/v1/export").bearer(&key)) else { panic!("forwarded") };
+    let Body::Stream(mut stream) = response.into_body() else { panic!("an export is a stream") };
+    let first = block_on(stream.next()).unwrap().unwrap();
+    stage.clock.advance(Duration::from_mins(1));
+    let rest = block_on(stream.try_collect::<Vec<_>>()).unwrap();
+    let part = unzip([vec![first], rest].concat().concat());
+    assert_eq!(manifest(&part)["counts"]["sessions"], 0);
+    assert!(manifest(&part)["next"].is_string(), "the next request checks the key");
 }
 
 #[test]
@@ -185,8 +202,8 @@ fn an_export_of_a_user_has_nothing_of_other_users() {
                 "memory/default/ann/facts.ndjson",
                 "memory/default/ann/turns.ndjson",
                 "sessions.ndjson",
-                "sessions/session-ann.ndjson",
                 "sessions/session-ann/artifacts/art_1",
+                "sessions/session-ann/events.ndjson",
                 "usage.ndjson",
             ]
         );
@@ -196,7 +213,7 @@ fn an_export_of_a_user_has_nothing_of_other_users() {
         assert_eq!(manifest(archive)["user"], "ann");
     }
     let whole = &stage.parts("/v1/export", &key)[0];
-    assert!(whole.contains_key("sessions/session-bob.ndjson"), "with the scope admin");
+    assert!(whole.contains_key("sessions/session-bob/events.ndjson"), "with the scope admin");
 }
 
 #[test]
@@ -347,9 +364,9 @@ fn what_cannot_be_read_is_in_the_manifest() {
         failed.map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(),
         [
             "usage.ndjson",
-            "sessions/lost.ndjson",
-            "sessions/newer.ndjson",
-            "sessions/cut.ndjson",
+            "sessions/lost/events.ndjson",
+            "sessions/newer/events.ndjson",
+            "sessions/cut/events.ndjson",
             "sessions/expired/artifacts/art_1",
             "memory",
         ]
@@ -357,8 +374,11 @@ fn what_cannot_be_read_is_in_the_manifest() {
     assert!(!report.to_string().contains("secret peer"), "causes are for the operator's log");
     assert!(stage.logged("secret peer"));
     assert_eq!(report["complete"], false);
-    assert_eq!(text(&archive, "sessions/cut.ndjson"), "{\"seq\":1}\n");
-    assert!(archive.contains_key("sessions/fine.ndjson") && !archive.contains_key("sessions/lost.ndjson"));
+    assert_eq!(text(&archive, "sessions/cut/events.ndjson"), "{\"seq\":1}\n");
+    assert!(
+        archive.contains_key("sessions/fine/events.ndjson")
+            && !archive.contains_key("sessions/lost/events.ndjson")
+    );
     assert_eq!(lines(&archive, "sessions.ndjson").len(), 5);
 
     stage.index.down.set(false);

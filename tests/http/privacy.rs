@@ -122,12 +122,12 @@ fn an_export_has_everything_of_its_subject_only() {
         }
     }
     assert!(!whole.values().any(|content| content.contains("foreignmark3")));
-    let log = &whole[&format!("sessions/{}.ndjson", ann.id)];
+    let log = &whole[&format!("sessions/{}/events.ndjson", ann.id)];
     let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(records, ann.log(), "the records as the API returns them");
     let child = records.iter().find(|record| record["type"] == "subagent.started").unwrap();
     let child = child["session"].as_str().unwrap();
-    assert!(whole.contains_key(&format!("sessions/{child}.ndjson")));
+    assert!(whole.contains_key(&format!("sessions/{child}/events.ndjson")));
     for name in ["tenant.json", "keys.ndjson", "usage.ndjson"] {
         assert!(whole.contains_key(name), "{name}");
     }

@@ -4,13 +4,14 @@ use super::Position;
 use super::output::Output;
 use super::zip::Zip;
 use crate::http::page;
-use crate::ports::Log;
+use crate::ports::{Clock, Log};
 use crate::types::{MoveId, TenantId, Timestamp, UserId};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Number of calls of databases and objects after which a part ends: the platform allows 1,000 in one invocation.
 const CALLS: usize = 600;
@@ -18,10 +19,12 @@ const CALLS: usize = 600;
 const BYTES: usize = 32 << 20;
 /// Number of entries after which a part ends: the format allows 65,535.
 const ENTRIES: usize = 10_000;
+/// Time after which a part ends, because the request for a part checks the credential.
+const TIME: Duration = Duration::from_mins(1);
 /// Maximum size of lines that are collected before they are sent.
 const LINES: usize = 64 << 10;
 
-/// Whom an export is about.
+/// The subject of an export: a tenant, or one of its users.
 #[derive(Clone)]
 pub struct Subject {
     /// The tenant.
@@ -52,7 +55,9 @@ pub struct Part {
     output: Output,
     zip: Zip,
     subject: Subject,
+    /// When the part was started.
     now: Timestamp,
+    clock: Rc<dyn Clock>,
     log: Rc<dyn Log>,
     calls: usize,
     bytes: usize,
@@ -68,12 +73,13 @@ pub struct Part {
 
 impl Part {
     /// Starts a part.
-    pub fn new(output: Output, subject: Subject, now: Timestamp, log: Rc<dyn Log>) -> Self {
+    pub fn new(output: Output, subject: Subject, clock: Rc<dyn Clock>, log: Rc<dyn Log>) -> Self {
         Self {
             output,
             zip: Zip::default(),
             subject,
-            now,
+            now: clock.now(),
+            clock,
             log,
             calls: 0,
             bytes: 0,
@@ -92,7 +98,8 @@ impl Part {
 
     /// Returns whether the rest belongs into the next part.
     pub fn is_full(&self) -> bool {
-        self.calls >= CALLS || self.bytes >= BYTES || self.entries >= ENTRIES
+        let is_late = self.clock.now() >= self.now + TIME;
+        is_late || self.calls >= CALLS || self.bytes >= BYTES || self.entries >= ENTRIES
     }
 
     /// Begins an entry.
@@ -165,7 +172,7 @@ impl Part {
             "complete": next.is_none(), "next": next, "counts": self.counts, "failed": self.failed,
         });
         self.entry("manifest.json", manifest.to_string()).await;
-        let Self { zip, output, .. } = self;
+        let Self { zip, mut output, .. } = self;
         output.send(zip.finish()).await;
     }
 }

@@ -49,7 +49,7 @@ pub async fn write(export: &Export, part: &mut Part, mut last: Option<LastSessio
                 return Some(Position::Sessions(last));
             }
             push_line(&mut part.sessions, &lists::view_with_parent(&entry));
-            let name = format!("sessions/{}.ndjson", entry.id);
+            let name = format!("sessions/{}/events.ndjson", entry.id);
             let found = log(export, part, &entry.id, 0, Some(&name)).await;
             let artifacts_after = artifacts(export, part, &entry.id, found).await;
             let more = artifacts_after.is_some();
