@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of calls of a cron run: the platform allows 1,000 in one invocation, and other work of the run needs some.
-const RUN_CALLS: usize = 800;
+/// Number of calls of a cron run: the platform allows 1,000 in one invocation, and moves of tenants need almost half.
+const RUN_CALLS: usize = 450;
 /// Time of a cron run. The next one starts a minute later.
 const RUN_TIME: Duration = Duration::from_secs(45);
 /// Number of calls of a request.
@@ -28,9 +28,9 @@ const SESSIONS_PER_STEP: usize = 200;
 const STEP_CALLS: usize = 16;
 /// Maximum number of deleted tenants that one run processes.
 const TENANTS_PER_RUN: usize = 500;
-/// Maximum number of passes of [`maintain`], and the calls of one.
+/// Maximum number of passes of [`maintain`], and the calls of one for each shard.
 const MAINTENANCE_PASSES: usize = 5;
-const MAINTENANCE_CALLS: usize = 20;
+const MAINTENANCE_CALLS: usize = 10;
 
 /// Returns the minimum time before the id of a deleted tenant can be used again. By then every isolate's cache
 /// has dropped the tenant's keys and shard: a cached key could open the next tenant with that id.
@@ -69,8 +69,8 @@ pub(super) async fn erase_user(
     }
 }
 
-/// Runs from cron: removes what is not used any more, and continues the erasure of deleted
-/// tenants. Returns whether work is left that the next run will do.
+/// Runs from cron: removes what is not used any more, and continues the erasure of deleted tenants. Returns whether work
+/// is left that the next run will do.
 ///
 /// # Errors
 /// When the directory or the file store fails.
@@ -85,7 +85,7 @@ pub async fn sweep(gateway: &Gateway) -> Result<bool, Problem> {
 async fn maintain(gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
     let now = gateway.clock.now();
     for _ in 0..MAINTENANCE_PASSES {
-        allowance.spend(MAINTENANCE_CALLS);
+        allowance.spend(MAINTENANCE_CALLS * gateway.config.shards.len().max(1));
         let (collected, expired) = (gateway.files.collect(now).await, gateway.directory.expire(now).await);
         let merged = gateway.memories.drop_erased_terms().await;
         if !(collected? | expired? | merged?) {

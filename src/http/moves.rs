@@ -15,8 +15,8 @@ struct NewMove {
     to: String,
 }
 
-/// `POST /v1/admin/tenants/{tenant}/moves`. Starts a move, or carries it on if it has started. To move to the shard that
-/// the tenant is leaving cancels the move.
+/// `POST /v1/admin/tenants/{tenant}/moves`. Starts a move, or carries it on if it has started. A move to the shard that
+/// the tenant is leaving cancels the open move.
 pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let gateway = call.gateway;
     let NewMove { to } = body::json(call.request)?;
@@ -75,7 +75,7 @@ pub async fn sweep(gateway: &Gateway) {
     advance(gateway, None).await;
 }
 
-/// Carries on moves, once: a run may use half of the queries of an invocation. A failure goes to the log: the move is
+/// Carries on moves, once: a run may use almost half of the queries of an invocation. A failure goes to the log: the move is
 /// stored, and the next run repeats the step that failed.
 async fn advance(gateway: &Gateway, tenant: Option<&TenantId>) {
     if let Err(error) = gateway.moves.advance(tenant, gateway.clock.now()).await {

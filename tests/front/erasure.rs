@@ -86,7 +86,7 @@ fn thousands_of_sessions_are_erased_in_bounded_runs() {
         runs += 1;
         let (erased, calls) = (stage.erased() - erased, stage.directory.calls.get() - calls);
         // Each erasure costs the directory one call here, which the session's object makes.
-        assert!((450..=800).contains(&erased) || !left, "{erased} sessions in a run");
+        assert!((140..=450).contains(&erased) || !left, "{erased} sessions in a run");
         assert!(calls - erased <= 20, "{} calls of the directory in a run", calls - erased);
         if !left {
             break;
@@ -94,7 +94,7 @@ fn thousands_of_sessions_are_erased_in_bounded_runs() {
     }
     assert_eq!(stage.objects.most.get(), 8);
     assert_eq!(stage.erased(), 4_750, "sessions that fail do not block others");
-    assert!(runs <= 12, "{runs} runs");
+    assert!(runs <= 34, "{runs} runs");
     // They are not forgotten either.
     stage.objects.stuck.borrow_mut().clear();
     assert_eq!((stage.cron(), stage.erased()), (false, 5_000));
