@@ -1,6 +1,6 @@
 -- The audit trail: one row for each change of a tenant and its keys, for each export and erasure of a user, and for each
--- decision on a tool call. In the root
--- database only. Rows contain ids, rules and limits, but no secrets and no content of users.
+-- decision on a tool call. In the root database only. Rows contain ids, rules and limits, but no secrets and no content of
+-- users.
 
 CREATE TABLE audit (
   tenant     TEXT NOT NULL,

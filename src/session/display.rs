@@ -73,7 +73,7 @@ impl Session {
         window
     }
 
-    /// Returns what a summary or notes stand for.
+    /// Returns what a summary or notes replace.
     fn memory_view(&self) -> Value {
         let context = self.context();
         let (cut, observed) = (&context.state().cut, &context.state().observed);

@@ -117,8 +117,8 @@ pub(super) fn dirty_since(watermark: &str) -> String {
     )
 }
 
-/// The spaces that [`MemorySpaces::claim_due`] may lease, without those of tenants that are moving. Parameters: now, and the latest time of the last
-/// consolidation.
+/// The spaces that [`MemorySpaces::claim_due`] may lease, without those of tenants that are moving. Parameters: now, and
+/// the latest time of the last consolidation.
 const DUE: &str = "dirty_since IS NOT NULL AND leased_until <= ?1 \
                    AND (consolidated_at IS NULL OR consolidated_at < ?2) \
                    AND NOT EXISTS (SELECT 1 FROM fences WHERE fences.tenant = memory_spaces.tenant AND open = 0)";
