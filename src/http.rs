@@ -44,6 +44,7 @@ pub mod request;
 mod request_blocks;
 mod request_limit;
 pub mod response;
+mod retries;
 pub mod route;
 pub mod routes;
 mod scopes;

@@ -3,13 +3,14 @@
 //! session.
 
 use super::gateway::Gateway;
-use crate::types::{Principal, Problem, Reached, RequestBlock, TimedLimit};
+use super::request_blocks::{Refused, Taken};
+use crate::types::{Principal, Problem, Reached, TimedLimit};
 use serde_json::json;
+use std::time::Duration;
 
-/// The share of the limit that is taken at once, as a divisor. An isolate may leave up to this share unused.
-const BLOCKS_PER_MINUTE: u32 = 20;
-/// Maximum size of a block.
-const MAX_BLOCK: u32 = 100;
+/// How long a request waits for a block that another request has asked for, before it looks again. The other request
+/// cannot wake it: on Cloudflare, a request must not continue in the context of another one.
+const WAIT: Duration = Duration::from_millis(10);
 
 /// Counts a request of a tenant.
 ///
@@ -20,24 +21,25 @@ pub async fn count(gateway: &Gateway, caller: &Principal) -> Result<(), Problem>
     let Some(limit) = limits.requests_per_min.or(gateway.config.limits.requests_per_min) else {
         return Ok(());
     };
-    let (tenant, now) = (&caller.tenant, gateway.clock.now());
-    let refused = |resets_at| {
-        let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at };
-        Problem::over_limit(reached, gateway.clock.now())
+    let (tenant, requests) = (&caller.tenant, &gateway.requests);
+    let refused = |Refused { resets_at, retry_at }| {
+        let (reached, now) = (Reached { limit: TimedLimit::RequestsPerMin, resets_at }, gateway.clock.now());
+        Problem::over_limit(reached, now).retry_at(retry_at, now)
     };
-    if let Some(taken) = gateway.requests.take(tenant, now) {
-        return taken.map_err(refused);
-    }
-    let wanted = (limit / BLOCKS_PER_MINUTE).clamp(1, MAX_BLOCK);
-    match gateway.ledger.take_requests(tenant, wanted, limit).await {
-        Ok(block) => {
-            let left = RequestBlock { granted: block.granted.saturating_sub(1), ..block };
-            if block.granted != 1 {
-                gateway.requests.add(tenant, left, now);
-            }
-            if block.granted == 0 { Err(refused(block.ends_at)) } else { Ok(()) }
+    let mut waits = 0;
+    let asked = loop {
+        match requests.take(tenant, limit, waits, gateway.clock.now()) {
+            Taken::Granted => return Ok(()),
+            Taken::Refused(at) => return Err(refused(at)),
+            Taken::Ask(block) => break block,
+            Taken::Wait => gateway.clock.sleep(WAIT).await,
         }
+        waits += 1;
+    };
+    match gateway.ledger.take_requests(tenant, asked, limit).await {
+        Ok(block) => requests.add(tenant, limit, asked, block).map_err(refused),
         Err(error) => {
+            requests.failed(tenant);
             gateway.log.error(
                 &json!({ "event": "requests.not_counted", "tenant": tenant, "cause": error.to_string() }),
             );

@@ -200,7 +200,9 @@ impl Problem {
         Self::new(ErrorCode::RateLimited, detail).retry_at(resets_at, now)
     }
 
-    fn retry_at(self, at: Timestamp, now: Timestamp) -> Self {
+    /// Sets when a request at `now` should be tried again: a time in whole seconds from now, at least one.
+    #[must_use]
+    pub fn retry_at(self, at: Timestamp, now: Timestamp) -> Self {
         let seconds = at.since(now).as_millis().div_ceil(1000).max(1);
         Self { retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..self }
     }

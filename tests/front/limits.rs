@@ -115,6 +115,21 @@ fn requests_are_taken_in_blocks() {
     assert_eq!((stage.ledger.calls.get(), asked()), (20, 429));
 }
 
+#[test]
+fn retries_over_the_limit_return_at_its_pace() {
+    let stage = Stage::with(GatewayConfig {
+        limits: TenantLimits { requests_per_min: Some(4), ..TenantLimits::default() },
+        ..config()
+    });
+    let asked = || stage.answer(get("/v1/models").bearer(DEV));
+    assert!((0..4).all(|_| asked().status == 200));
+    stage.clock.advance(Duration::from_secs(10));
+    let refused: Vec<_> = (0..5).map(|_| asked()).collect();
+    let waits: Vec<_> = refused.iter().map(|answer| answer.header("retry-after").unwrap()).collect();
+    assert_eq!(waits, ["50", "65", "80", "95", "50"]);
+    assert!(refused.iter().all(|answer| answer.text("resets_at") == at(60)));
+}
+
 /// The time `seconds` after the start of the test.
 fn at(seconds: u64) -> String {
     (NOW + Duration::from_secs(seconds)).to_rfc3339()

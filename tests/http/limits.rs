@@ -4,6 +4,7 @@ use crate::support::{Chat, Client, Server};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
+use std::thread;
 use std::time::{Duration, Instant};
 
 fn server() -> &'static Server {
@@ -98,6 +99,15 @@ fn requests_of_a_minute_are_limited() {
     assert_eq!(refused.json()["code"], "rate_limited");
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds));
+}
+
+#[test]
+fn requests_that_arrive_together_get_all_requests_of_the_minute() {
+    let client = tenant("together", &json!({"requests_per_min": 60}));
+    thread::scope(|scope| {
+        let sent: Vec<_> = (0..60).map(|_| scope.spawn(|| client.get("/v1/models").status)).collect();
+        assert!(sent.into_iter().all(|status| status.join().unwrap() == 200));
+    });
 }
 
 #[test]
