@@ -14,7 +14,7 @@ mod tests;
 use crate::ports::{SessionStore, StoreError, session_store::Batch};
 use crate::types::{
     Admission, Admitted, Day, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
-    TimedLimit, Timestamp, UsageKey, UsageRow, UsageTotals,
+    TimedLimit, Timestamp, UsageKey, UsageRow, UsageTotals, quota::SLOT_RETRY,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
@@ -23,8 +23,6 @@ use std::{collections::BTreeMap, rc::Rc, time::Duration};
 pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
 /// How long a slot lasts after a report of a running session.
 pub const SLOT_LEASE: Duration = Duration::from_mins(5);
-/// When a retry may find a free slot. It cannot be known, so this is an estimate.
-const SLOT_RETRY: Duration = Duration::from_secs(5);
 /// How many days usage is kept.
 pub const RETENTION_DAYS: u64 = 400;
 /// How many days the ledger keeps what it knows about an erased session, because a report may arrive late.

@@ -8,6 +8,7 @@
 //! ```
 
 use super::forward::{self, Forward};
+use super::forwarded::ForwardedMessage;
 use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::idempotency::{self, DirectoryStore, RequestKey};
 use super::owner::{check_agent, check_user};
@@ -98,6 +99,10 @@ async fn dispatch(
         Handler::Session(scope, _) | Handler::Unread(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             let session = SessionId::parse(params.get("id")).ok_or_else(|| Problem::not_found("session"))?;
+            let message = match found.route.starts_turn {
+                true => admitted(gateway, &principal, &session, &request)?,
+                false => None,
+            };
             // A body of known length is passed on as a stream. The length has to be checked before: an object
             // that refuses a body which is still arriving breaks the connection.
             let body_read = match request::length(&request) {
@@ -109,7 +114,7 @@ async fn dispatch(
                 }
             };
             let forward = forward::to_session(principal, session, request_id, request)?;
-            Ok(Handled::Forward(Box::new(Forward { body_read, ..*forward })))
+            Ok(Handled::Forward(Box::new(Forward { body_read, message, ..*forward })))
         }
         Handler::NewSession(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
@@ -134,6 +139,26 @@ async fn authenticated(
     check_agent(&gateway.config, request.query("agent").as_deref(), "?")?;
     request_limit::count(gateway, &caller).await?;
     Ok(caller)
+}
+
+/// Refuses a message that the ledger would refuse, before it starts the object of its session. A message with an
+/// Idempotency-Key always passes: its session may have stored the response.
+fn admitted(
+    gateway: &Gateway,
+    caller: &Principal,
+    session: &SessionId,
+    request: &Request,
+) -> Result<Option<ForwardedMessage>, Problem> {
+    if idempotency::key(request)?.is_some() {
+        return Ok(None);
+    }
+    let (quota, now) = (gateway.quota(caller), gateway.clock.now());
+    if let Some(reached) = gateway.refusals.find(&caller.tenant, quota, now) {
+        return Err(Problem::over_limit(reached, now));
+    }
+    let Some(limit) = quota.concurrent_turns else { return Ok(None) };
+    let added = gateway.messages.add(&caller.tenant, session, limit, now);
+    added.map(Some).map_err(|reached| Problem::over_limit(reached, now))
 }
 
 /// Reads the body of a request whose method has one.

@@ -1,6 +1,7 @@
 //! Requests that the gateway forwards to the object of a session.
 
 use super::body;
+use super::forwarded::ForwardedMessage;
 use super::gateway::Gateway;
 use super::idempotency::{self, IdempotencyClaim};
 use super::owner::check_agent;
@@ -27,6 +28,8 @@ pub struct Forward {
     pub had_ticket: bool,
     /// Whether the gateway has read the body; otherwise the body has to be passed on as a stream.
     pub body_read: bool,
+    /// To be dropped when the object has responded; `None` if the request does not count.
+    pub message: Option<ForwardedMessage>,
     /// To be settled with [`idempotency::settle`] after the object has responded.
     pub claim: Option<IdempotencyClaim>,
     /// Headers to set on the object's response.
@@ -55,6 +58,7 @@ pub fn to_session(
         request,
         had_ticket,
         body_read: false,
+        message: None,
         claim: None,
         response_headers: HeaderMap::new(),
     }))

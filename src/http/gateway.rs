@@ -3,7 +3,9 @@
 use super::auth_cache::AuthCache;
 use super::credentials::DirectoryCredentials;
 use super::crypto::Cipher;
+use super::forwarded::ForwardedMessages;
 use super::pattern::Params;
+use super::refusals::Refusals;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
 use crate::memory::Memories;
@@ -11,7 +13,7 @@ use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
 };
 use crate::types::{
-    AgentId, ErrorCode, GeneratedId, MoveId, Principal, Problem, RequestId, TenantId, TenantLimits,
+    AgentId, ErrorCode, GeneratedId, MoveId, Principal, Problem, Quota, RequestId, TenantId, TenantLimits,
 };
 use crate::workspace::Workspaces;
 use std::fmt;
@@ -81,6 +83,10 @@ pub struct Gateway {
     pub ledger: Rc<dyn Ledger>,
     /// The requests that this isolate has taken from them.
     pub requests: RequestBlocks,
+    /// The daily limits that sessions have reported as reached.
+    pub refusals: Refusals,
+    /// The messages that this isolate has forwarded to sessions.
+    pub messages: ForwardedMessages,
     /// The moves of tenants between shards.
     pub moves: Rc<dyn Moves>,
     /// The isolate's cache of credentials.
@@ -94,6 +100,11 @@ impl Gateway {
     pub fn credentials(&self) -> DirectoryCredentials {
         let (directory, clock) = (Rc::clone(&self.directory), Rc::clone(&self.clock));
         DirectoryCredentials { directory, clock, cache: Rc::clone(&self.cache) }
+    }
+
+    /// Returns the limits of a caller's tenant that the ledger checks before a turn starts.
+    pub fn quota(&self, caller: &Principal) -> Quota {
+        caller.policy.limits.clone().or(&self.config.limits).quota()
     }
 
     /// Makes a new id.

@@ -53,12 +53,22 @@ pub struct Route {
     pub once: bool,
     /// Whether a request creates the session if there is none.
     pub creates_session: bool,
+    /// Whether a request may start a turn.
+    pub starts_turn: bool,
 }
 
 impl Route {
     /// Creates a row that neither accepts tickets nor stores responses.
     pub const fn new(method: Method, path: &'static str, handler: Handler) -> Self {
-        Self { method, path, handler, accepts_ticket: false, once: false, creates_session: false }
+        Self {
+            method,
+            path,
+            handler,
+            accepts_ticket: false,
+            once: false,
+            creates_session: false,
+            starts_turn: false,
+        }
     }
 
     /// Accepts a `?ticket=` in place of a key.
@@ -70,6 +80,12 @@ impl Route {
     /// Creates the session if there is none.
     pub const fn creates_session(mut self) -> Self {
         self.creates_session = true;
+        self
+    }
+
+    /// Starts a turn, unless the session has another one.
+    pub const fn starts_turn(mut self) -> Self {
+        self.starts_turn = true;
         self
     }
 

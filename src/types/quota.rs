@@ -3,6 +3,10 @@
 use super::{Day, Reached, SessionId, Timestamp, UsageRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The time after which a retry may find a free slot. It cannot be known, so this is an estimate.
+pub const SLOT_RETRY: Duration = Duration::from_secs(5);
 
 /// The limits that the ledger checks before a turn starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
 //! Limits of tenants: set by the operator, and sent to sessions with each request.
 
-use crate::stage::{ADMIN, DEV, NOW, Stage, config, delete, get, post, request};
-use edge_harness::http::{GatewayConfig, erasure};
-use edge_harness::ports::{Directory, Ledger};
+use crate::stage::{ADMIN, DEV, NOW, Request, Stage, config, delete, get, post, request};
+use edge_harness::http::{Forward, GatewayConfig, Handled, erasure};
+use edge_harness::ports::{Clock, Directory, Ledger};
 use edge_harness::types::{
-    Day, ModelList, NanoUsd, StorageLimits, TenantId, TenantLimits, Usage, UsageKey, UsageRow, UsageTotals,
+    Day, ModelList, NanoUsd, Reached, StorageLimits, TenantId, TenantLimits, TimedLimit, Usage, UsageKey,
+    UsageRow, UsageTotals,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -128,6 +129,107 @@ fn retries_over_the_limit_return_at_its_pace() {
     let waits: Vec<_> = refused.iter().map(|answer| answer.header("retry-after").unwrap()).collect();
     assert_eq!(waits, ["50", "65", "80", "95", "50"]);
     assert!(refused.iter().all(|answer| answer.text("resets_at") == at(60)));
+}
+
+/// A gateway whose tenants may run two turns, with ten forwarded messages, each to a session of its own.
+fn flooded() -> (Stage, Vec<Box<Forward>>) {
+    let stage = Stage::with(GatewayConfig {
+        limits: TenantLimits { concurrent_turns: Some(2), ..TenantLimits::default() },
+        ..config()
+    });
+    let open = (0..10).map(|number| stage.forward(message(&number.to_string()))).collect();
+    (stage, open)
+}
+
+fn message(session: &str) -> Request {
+    post(&format!("/v1/sessions/{session}/messages")).bearer(DEV).json(&json!({"content": "hi"}))
+}
+
+#[test]
+fn a_message_is_refused_while_messages_to_many_sessions_wait() {
+    let (stage, mut open) = flooded();
+    let refused: Vec<_> = (0..3).map(|_| stage.answer(message("new"))).collect();
+    for (answer, seconds) in refused.iter().zip([5.0, 7.5, 10.0]) {
+        assert_eq!(answer.code(), (429, "rate_limited"));
+        let resets_at = (NOW + Duration::from_secs_f64(seconds)).to_rfc3339();
+        assert_eq!(
+            (&answer.body["limit"], answer.text("resets_at")),
+            (&json!("concurrent_turns"), resets_at)
+        );
+    }
+    let waits: Vec<_> = refused.iter().map(|answer| answer.header("retry-after").unwrap()).collect();
+    assert_eq!((waits, stage.ledger.calls.get()), (vec!["5", "8", "10"], 0));
+
+    open.pop();
+    open.push(stage.forward(message("new")));
+    assert_eq!(stage.answer(message("newer")).status, 429);
+    // A client that has disconnected leaves its message open.
+    stage.clock.advance(Duration::from_secs(3));
+    stage.forward(message("newer"));
+}
+
+#[test]
+fn only_messages_to_further_sessions_are_refused() {
+    let (stage, open) = flooded();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    for (what, request) in [
+        ("to a session with an open message", message("3")),
+        ("which may have a stored response", message("new").header("idempotency-key", "k")),
+        ("of another tenant", message("new").bearer(&key)),
+        ("a read", get("/v1/sessions/new").bearer(DEV)),
+        ("an abort", post("/v1/sessions/new/abort").bearer(DEV)),
+        ("an approval", post("/v1/sessions/new/approvals/c").bearer(DEV).json(&json!({}))),
+        ("a new session", post("/v1/sessions").bearer(DEV).json(&json!({}))),
+    ] {
+        assert!(matches!(stage.send(request), Handled::Forward(_)), "{what}");
+    }
+    let steer = post("/v1/sessions/new/steer").bearer(DEV).json(&json!({"content": "hi"}));
+    assert_eq!(stage.answer(steer).status, 429);
+    // A second message to a session keeps it open when the first one has its response.
+    let second = stage.forward(message("3"));
+    drop(open);
+    let more: Vec<_> = (10..19).map(|number| stage.forward(message(&number.to_string()))).collect();
+    assert_eq!(stage.answer(message("new")).status, 429);
+    drop(second);
+    stage.forward(message("new"));
+    drop(more);
+}
+
+#[test]
+fn a_daily_refusal_is_remembered_for_seconds() {
+    let limits = TenantLimits { turns_per_day: Some(2), ..TenantLimits::default() };
+    let stage = Stage::with(GatewayConfig { limits, ..config() });
+    let caller = stage.forward(message("s")).principal;
+    let quota = stage.gateway.quota(&caller);
+    let refuse = |limit| {
+        let reached = Reached { limit, resets_at: NOW + Duration::from_hours(12) };
+        stage.gateway.refusals.add(&caller.tenant, quota, reached, stage.clock.now());
+    };
+    refuse(TimedLimit::ConcurrentTurns);
+    stage.forward(message("s"));
+    refuse(TimedLimit::TurnsPerDay);
+    let refused = stage.answer(message("s"));
+    assert_eq!((refused.code(), &refused.body["limit"]), ((429, "quota_exceeded"), &json!("turns_per_day")));
+    assert_eq!(refused.header("retry-after"), Some("43200"));
+    stage.forward(message("s").header("idempotency-key", "k"));
+    stage.forward(get("/v1/sessions/s").bearer(DEV));
+    stage.clock.advance(Duration::from_secs(10));
+    stage.forward(message("s"));
+}
+
+#[test]
+fn a_daily_refusal_ends_with_another_limit() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    patch(&stage, json!({"tokens_per_day": 5}));
+    let caller = stage.forward(message("s").bearer(&key)).principal;
+    let reached = Reached { limit: TimedLimit::TokensPerDay, resets_at: NOW + Duration::from_hours(12) };
+    stage.gateway.refusals.add(&caller.tenant, stage.gateway.quota(&caller), reached, NOW);
+    assert_eq!(stage.answer(message("s").bearer(&key)).status, 429);
+    patch(&stage, json!({"tokens_per_day": 6}));
+    stage.forward(message("s").bearer(&key));
 }
 
 /// The time `seconds` after the start of the test.

@@ -4,7 +4,8 @@ use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::http::{
-    AuthCache, Body, Forward, Gateway, GatewayConfig, Handled, RequestBlocks, Response, handle,
+    AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Refusals, RequestBlocks,
+    Response, handle,
 };
 use edge_harness::memory::{Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
@@ -237,6 +238,8 @@ impl Stage {
             ledger: ledger.clone(),
             moves: Rc::new(InMemoryMoves::default()),
             requests: RequestBlocks::default(),
+            refusals: Refusals::default(),
+            messages: ForwardedMessages::default(),
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
         };

@@ -1,6 +1,6 @@
 //! Limits of a tenant over time, and its usage.
 
-use crate::support::{Chat, Client, Server};
+use crate::support::{Chat, Client, Response, Server};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
@@ -88,6 +88,32 @@ fn turns_of_a_day_are_limited_and_counted() {
         .sum();
     assert_eq!(by_user["total"]["total_tokens"], logged);
     assert_eq!(server().admin().get(&format!("{path}?group=week")).status, 422);
+}
+
+#[test]
+fn a_flood_of_new_sessions_is_refused_without_starting_them() {
+    let client = tenant("flood", &json!({"concurrent_turns": 1}));
+    let running = Chat::new(client.clone(), "running");
+    running.begin(json!({"content": "/slow 100 100"}));
+    let waits: Vec<u64> = thread::scope(|scope| {
+        let send = |number: usize| {
+            let chat = Chat::new(client.clone(), &format!("flood-{number}"));
+            scope.spawn(move || chat.post("/messages", json!({"content": "/say hi"})))
+        };
+        let sent: Vec<_> = (0..40).map(send).collect();
+        let refused = sent.into_iter().map(|response| response.join().unwrap());
+        let wait = |response: Response| {
+            assert_eq!((response.status, &response.json()["limit"]), (429, &json!("concurrent_turns")));
+            assert!(response.header("x-edge-harness-reached").is_none());
+            response.header("retry-after").unwrap().parse().unwrap()
+        };
+        refused.map(wait).collect()
+    });
+    // A session says five seconds; the gateway spreads the retries of those that it refuses itself.
+    assert!(waits.iter().filter(|wait| **wait > 5).count() >= 20, "{waits:?}");
+    running.begin(json!({"content": "/say queued"}));
+    running.until_idle();
+    assert_eq!(Chat::new(client, "flood-0").say("/say hi")["reply"]["text"], "hi");
 }
 
 #[test]

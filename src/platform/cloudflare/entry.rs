@@ -2,13 +2,13 @@
 
 use super::{
     convert,
-    object::{FORWARD, ForwardHead, Objects, object_name},
+    object::{FORWARD, ForwardHead, Objects, REACHED, object_name},
     runtime::ConsoleLog,
     setup,
 };
 use crate::http::{
-    Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, RequestBlocks, erasure, handle,
-    idempotency, moves, request, response,
+    Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Refusals, Request as HttpRequest,
+    RequestBlocks, erasure, handle, idempotency, moves, request, response,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
@@ -38,6 +38,8 @@ extern "C" {
         value: &str,
         body: &JsValue,
     ) -> std::result::Result<Promise, JsValue>;
+    #[wasm_bindgen(catch, js_name = without)]
+    fn raw_without(response: &Response, name: &str) -> std::result::Result<Response, JsValue>;
 }
 
 #[event(fetch)]
@@ -94,13 +96,19 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
         true => JsValue::from_str(&forward.request.uri().to_string()),
         false => JsValue::UNDEFINED,
     };
-    let (objects, head) = (objects.as_ref(), json::ascii(&head)?);
-    let sent = raw_forward(objects, &object, request, &target, FORWARD, &head, &body)?;
+    let value = json::ascii(&head)?;
+    let sent = raw_forward(objects.as_ref(), &object, request, &target, FORWARD, &value, &body)?;
     let response: Response = JsFuture::from(sent).await?.unchecked_into();
+    drop(forward.message);
     if let Some(claim) = forward.claim {
         idempotency::settle(&*gateway(env)?, &claim, response.status()).await;
     }
-    Ok(response)
+    let reached = if response.status() == 429 { response.headers().get(REACHED)? } else { None };
+    let Some(reached) = reached else { return Ok(response) };
+    let (gateway, caller) = (gateway(env)?, &head.principal);
+    let (quota, now) = (gateway.quota(caller), gateway.clock.now());
+    gateway.refusals.add(&caller.tenant, quota, serde_json::from_str(&reached)?, now);
+    Ok(raw_without(&response, REACHED)?)
 }
 
 thread_local! {
@@ -145,6 +153,8 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         ledger: setup::ledger(env)?,
         moves: setup::moves(env)?,
         requests: RequestBlocks::default(),
+        refusals: Refusals::default(),
+        messages: ForwardedMessages::default(),
         cache: setup::auth_cache(),
         log: Rc::new(ConsoleLog),
     })

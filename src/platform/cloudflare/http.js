@@ -22,6 +22,13 @@ export function response(status, lines, body) {
   return new Response(body, { status, headers: headers(lines) });
 }
 
+/** Returns a response without a header. */
+export function without(response, name) {
+  const copy = new Response(response.body, response);
+  copy.headers.delete(name);
+  return copy;
+}
+
 /**
  * Passes a request on to an object, with `value` in the header `name` and without credentials. The copy keeps the abort
  * signal, and the URL and the body unless others are given. `target` is a path with a query.

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
-    Body, Response as HttpResponse, request, response,
+    Body, Response as HttpResponse, request,
+    response::{self, ResponseExt},
     session::{self, call::SessionRequest, socket, sockets::Sockets},
     upgrade::Upgrade,
 };
@@ -34,6 +35,8 @@ use worker::{
 
 /// The header by which the gateway passes an authenticated request on. The gateway always overwrites it.
 pub const FORWARD: &str = "x-edge-harness-forward";
+/// The header by which an object names the limit of the tenant that a request has reached. The gateway removes it.
+pub const REACHED: &str = "x-edge-harness-reached";
 /// The header of a request between objects. Ignored on requests that the gateway passed on.
 const INTERNAL: &str = "x-edge-harness-internal";
 
@@ -202,7 +205,11 @@ impl Inner {
                         "event": "request.failed", "request_id": forward.id, "cause": problem.to_string(),
                     }));
                 }
-                response::problem(&problem, &forward.id)
+                let response = response::problem(&problem, &forward.id);
+                match &problem.reached {
+                    Some(reached) => response.with(REACHED, &serde_json::to_string(reached)?),
+                    None => response,
+                }
             }
         };
         Ok(convert::response(response, &forward.response_headers)?.into())
