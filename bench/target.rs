@@ -94,6 +94,11 @@ impl Target {
         Self::Stores(Self::plain(model, "bench/floor/stores.toml", "stores.js"))
     }
 
+    /// Starts a Worker that refuses every request.
+    pub fn refusing(model: &ModelServer) -> Self {
+        Self::Floor(Self::plain(model, "bench/floor/refusing.toml", "refusing.js"))
+    }
+
     fn plain(model: &ModelServer, config: &str, main: &'static str) -> Server {
         let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
         Server::launch(Launch { config: config.into(), main, bindings, databases: None, inspected: false })
