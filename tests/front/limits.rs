@@ -132,12 +132,12 @@ fn retries_over_the_limit_return_at_its_pace() {
 }
 
 /// A gateway whose tenants may run two turns, with ten forwarded messages, each to a session of its own.
-fn flooded() -> (Stage, Vec<Box<Forward>>) {
+fn flooded() -> (Stage, Vec<Forward>) {
     let stage = Stage::with(GatewayConfig {
         limits: TenantLimits { concurrent_turns: Some(2), ..TenantLimits::default() },
         ..config()
     });
-    let open = (0..10).map(|number| stage.forward(message(&number.to_string()))).collect();
+    let open = (0..10).map(|number| *stage.forward(message(&number.to_string()))).collect();
     (stage, open)
 }
 
@@ -161,7 +161,7 @@ fn a_message_is_refused_while_messages_to_many_sessions_wait() {
     assert_eq!((waits, stage.ledger.calls.get()), (vec!["5", "8", "10"], 0));
 
     open.pop();
-    open.push(stage.forward(message("new")));
+    open.push(*stage.forward(message("new")));
     assert_eq!(stage.answer(message("newer")).status, 429);
     // A client that has disconnected leaves its message open.
     stage.clock.advance(Duration::from_secs(3));
@@ -189,7 +189,7 @@ fn only_messages_to_further_sessions_are_refused() {
     // A second message to a session keeps it open when the first one has its response.
     let second = stage.forward(message("3"));
     drop(open);
-    let more: Vec<_> = (10..19).map(|number| stage.forward(message(&number.to_string()))).collect();
+    let more: Vec<_> = (10..19).map(|number| *stage.forward(message(&number.to_string()))).collect();
     assert_eq!(stage.answer(message("new")).status, 429);
     drop(second);
     stage.forward(message("new"));
