@@ -47,7 +47,7 @@ pub static ROUTES: &[Route] = &[
     session(POST, "/v1/sessions/{id}/fork", Chat, run!(fork::fork)).once(),
     session(GET, "/v1/sessions/{id}/messages", Read, run!(resource::messages)),
     session(POST, "/v1/sessions/{id}/messages", Chat, run!(turns::post)).creates_session().starts_turn(),
-    session(POST, "/v1/sessions/{id}/steer", Chat, run!(turns::steer)).starts_turn(),
+    session(POST, "/v1/sessions/{id}/steer", Chat, run!(turns::steer)),
     session(POST, "/v1/sessions/{id}/abort", Chat, run!(turns::abort)).once(),
     session(POST, "/v1/sessions/{id}/compact", Chat, run!(turns::compact)).once(),
     session(DELETE, "/v1/sessions/{id}/queue/{item}", Chat, run!(turns::dequeue)),

@@ -180,12 +180,12 @@ fn only_messages_to_further_sessions_are_refused() {
         ("a read", get("/v1/sessions/new").bearer(DEV)),
         ("an abort", post("/v1/sessions/new/abort").bearer(DEV)),
         ("an approval", post("/v1/sessions/new/approvals/c").bearer(DEV).json(&json!({}))),
+        // Its turn may run, and then it needs no other one.
+        ("a steer", post("/v1/sessions/new/steer").bearer(DEV).json(&json!({"content": "hi"}))),
         ("a new session", post("/v1/sessions").bearer(DEV).json(&json!({}))),
     ] {
         assert!(matches!(stage.send(request), Handled::Forward(_)), "{what}");
     }
-    let steer = post("/v1/sessions/new/steer").bearer(DEV).json(&json!({"content": "hi"}));
-    assert_eq!(stage.answer(steer).status, 429);
     // A second message to a session keeps it open when the first one has its response.
     let second = stage.forward(message("3"));
     drop(open);
