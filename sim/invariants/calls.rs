@@ -41,6 +41,8 @@ pub fn runs_of<'a>(runs: &'a [Run], view: &'a View, turn: &'a Turn) -> impl Iter
 /// second starts.
 pub fn order(ledger: &Ledger, view: &View) {
     let runs = ledger.runs.borrow();
+    let tenant = view.name.split('/').next().unwrap_or_default();
+    let rules_change = ledger.scenario.people.tenants.get(tenant).is_some_and(|policies| policies.len() > 1);
     for turn in &view.turns {
         let mut began: BTreeMap<&str, u64> = BTreeMap::new();
         for run in runs_of(&runs, view, turn) {
@@ -53,7 +55,15 @@ pub fn order(ledger: &Ledger, view: &View) {
                 // A call that was interrupted, and that new rules deny, does not run again.
                 let over =
                     view.outcome(first).is_some_and(|own| own.moment < *begins || outcome(own) == "denied");
-                if conflict && began.contains_key(first.id.as_str()) && !over {
+                // Rules denied the first call, the denial was lost with the copy of the session that ran the second one, and
+                // newer rules allow it.
+                let is_allowed_later = rules_change
+                    && began.get(first.id.as_str()).is_some_and(|first_begins| {
+                        let resumed = |entry: &Entry| (*begins..*first_begins).contains(&entry.moment);
+                        let mut entries = turn.records.iter().map(|place| &view.entries[*place]);
+                        entries.any(|entry| entry.kind == "turn.resumed" && resumed(entry))
+                    });
+                if conflict && began.contains_key(first.id.as_str()) && !over && !is_allowed_later {
                     ledger.find(5, format!("{} started before {} ended", second.id, first.id));
                 }
             }
