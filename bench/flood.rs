@@ -54,16 +54,19 @@ pub fn all(model: &ModelServer, report: &mut Report) {
     // The first turn creates the session.
     measure(Duration::from_secs(1));
     let alone = p95(report, "alone", &measure(LENGTH));
-    for (what, connections, address, key) in [
-        ("turns of another one", CONCURRENT_TURNS, server.address(), &busy),
-        ("connections to a server that refuses all", CONNECTIONS, refusing.address(), &flooding),
+    let each_second = Some(Duration::from_secs(1));
+    for (what, connections, address, key, patience) in [
+        ("turns of another one", CONCURRENT_TURNS, server.address(), &busy, None),
+        ("connections to a server that refuses all", CONNECTIONS, refusing.address(), &flooding, None),
+        ("connections that retry there each second", CONNECTIONS, refusing.address(), &flooding, each_second),
     ] {
-        let first = Flood::default().beside(connections, address, key, || measure(LENGTH));
+        let flood = Flood { patience, ..Flood::default() };
+        let first = flood.beside(connections, address, key, || measure(LENGTH));
         let ratio = p95(report, &format!("beside {connections} {what}"), &first) / alone;
         report.value("… p95 divided by that alone", ratio, "");
     }
     for (when, patience) in
-        [("during a flood", None), ("during a flood with retries each second", Some(Duration::from_secs(1)))]
+        [("during a flood", None), ("during a flood with retries each second", each_second)]
     {
         let flood = Flood { patience, ..Flood::default() };
         let first = flood.beside(CONNECTIONS, server.address(), &flooding, || measure(LENGTH));
