@@ -38,9 +38,10 @@ struct Flood {
 }
 
 /// Measures the first token of a tenant alone, and while another tenant floods the server from [`CONNECTIONS`]
-/// connections. Each waits as long as `retry-after` says, as client libraries do, or then only for a second.
+/// connections. First each waits as long as `retry-after` says, as client libraries do. Then it is played again, and each
+/// waits for a second at most.
 ///
-/// Two more measurements show what of this is not due to the flood: the turns that the other tenant may run, and what
+/// Further measurements show what of this is not due to the flood: the turns that the other tenant may run, and what
 /// the clients and their connections cost on a machine that also runs the server.
 pub fn all(model: &ModelServer, report: &mut Report) {
     eprintln!("a flood of {CONNECTIONS} connections");

@@ -1,49 +1,57 @@
-//! Moves of tenants between shards, for the operator.
+//! Moves of tenants and users between shards, for the operator.
 
 use super::gateway::{Gateway, GatewayCall};
 use super::response::{self, Response};
 use super::tenants::{existing_tenant, shard_of};
-use super::{audit, body, page};
+use super::{audit, body, page, placement};
+use crate::ports::directory::Tenant;
 use crate::ports::moves::{Move, MovePhase};
-use crate::types::{AuditAction, ErrorCode, Problem, TenantId};
+use crate::types::{AuditAction, ErrorCode, Problem, TenantId, UserId};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// Maximum number of users of a tenant that have a shard of their own. Each isolate caches all of them.
+const MAX_MOVED_USERS: usize = 100;
+
 #[derive(Deserialize)]
 struct NewMove {
     to: String,
+    #[serde(default)]
+    user: Option<UserId>,
 }
 
-/// `POST /v1/admin/tenants/{tenant}/moves`. Starts a move, or carries it on if it has started. A move to the shard that
-/// the tenant is leaving cancels the open move.
+/// `POST /v1/admin/tenants/{tenant}/moves`. Starts a move of the tenant or of one user, or carries it on if it has
+/// started. A move to the shard that is being left cancels the open move.
 pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let gateway = call.gateway;
-    let NewMove { to } = body::json(call.request)?;
+    let NewMove { to, user } = body::json(call.request)?;
     let tenant = existing_tenant(gateway, &call.tenant()).await?;
     let shards = &gateway.config.shards;
     if !shards.contains(&to) {
         return Err(Problem::field("/to", format!("expected one of: {}", shards.join(", "))));
     }
-    let details = Map::from_iter([("to".to_owned(), json!(to))]);
-    audit::record(call, &tenant.id, AuditAction::TenantMoved, &tenant.id, details).await?;
-    if tenant.spread.is_some() {
-        let detail = "the users of the tenant are spread over several shards, so it cannot move";
-        return Err(Problem::field("/to", detail));
+    if user.as_ref().is_some_and(|user| UserId::parse(user).is_none()) {
+        return Err(Problem::field("/user", "not a valid id of a user"));
     }
+    let mut details = Map::from_iter([("to".to_owned(), json!(to))]);
+    details.extend(user.as_ref().map(|user| ("user".to_owned(), json!(user))));
+    audit::record(call, &tenant.id, AuditAction::TenantMoved, &tenant.id, details).await?;
     let now = gateway.clock.now();
     let open = gateway.moves.latest(&tenant.id).await?.filter(|one| !one.phase.is_final());
     let is_accepted = match open {
+        Some(one) if one.user != user => false,
         Some(one) if one.source == to => gateway.moves.cancel(&tenant.id, now).await?,
         Some(one) => one.target == to && one.phase != MovePhase::Canceling,
         None => {
-            let source = shard_of(gateway, &tenant).unwrap_or_default().to_owned();
+            let source = source(gateway, &tenant, user.as_ref()).await?;
             if source == to {
-                return Err(Problem::field("/to", "the tenant is on this shard"));
+                return Err(Problem::field("/to", "this is the current shard"));
             }
             let new = Move {
                 id: gateway.make_id(),
                 tenant: tenant.id.clone(),
+                user,
                 source,
                 target: to,
                 phase: MovePhase::Draining,
@@ -55,7 +63,7 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         }
     };
     if !is_accepted {
-        let detail = "another move of the tenant has not ended; read it with GET";
+        let detail = "another move of the tenant or of one of its users has not ended; read it with GET";
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
     }
     advance(gateway, Some(&tenant.id)).await;
@@ -63,7 +71,31 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     response::json(StatusCode::ACCEPTED, &latest.as_ref().map(view))
 }
 
-/// `GET /v1/admin/tenants/{tenant}/moves`: the latest move, if any.
+/// Returns the shard that a new move leaves.
+async fn source(gateway: &Gateway, tenant: &Tenant, user: Option<&UserId>) -> Result<String, Problem> {
+    let home = shard_of(gateway, tenant).unwrap_or_default();
+    let moved = gateway.moves.user_shards(&tenant.id).await?;
+    let Some(user) = user else {
+        let apart = moved.iter().find(|(_, shard)| *shard != home).filter(|_| tenant.spread.is_none());
+        if let Some((user, shard)) = apart {
+            let detail = format!("the user {user} is on {shard}; move such users to {home} first");
+            return Err(Problem::field("/to", detail));
+        }
+        return Ok(home.to_owned());
+    };
+    if let Some(shard) = moved.get(user) {
+        return Ok(shard.clone());
+    }
+    if moved.len() >= MAX_MOVED_USERS {
+        let detail = format!("{MAX_MOVED_USERS} users of the tenant have moved, and no more can");
+        return Err(Problem::field("/user", detail));
+    }
+    let shards = &gateway.config.shards;
+    let spread = tenant.spread.map(|count| shards.get(..count).unwrap_or(shards));
+    Ok(spread.and_then(|shards| placement::user_shard(&tenant.id, user, shards)).unwrap_or(home).to_owned())
+}
+
+/// `GET /v1/admin/tenants/{tenant}/moves`: the latest move of the tenant or of one of its users, if any.
 pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
     let latest = call.gateway.moves.latest(&tenant.id).await?;
@@ -84,8 +116,12 @@ async fn advance(gateway: &Gateway, tenant: Option<&TenantId>) {
 }
 
 fn view(one: &Move) -> Value {
-    json!({
+    let mut view = json!({
         "id": one.id, "from": one.source, "to": one.target, "phase": one.phase, "since": one.since,
         "copied_rows": one.copied, "started_at": one.started_at,
-    })
+    });
+    if let Some(user) = &one.user {
+        view["user"] = json!(user);
+    }
+    view
 }

@@ -107,7 +107,7 @@ pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     page::respond(found, limit, |tenant| tenant.id.clone(), |tenant| view(call.gateway, tenant))
 }
 
-/// `GET /v1/admin/tenants/{tenant}`. Of a deleted tenant, it shows how far its erasure is.
+/// `GET /v1/admin/tenants/{tenant}`, with the shards of users that have moved. Of a deleted tenant, it shows how far its erasure is.
 pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (directory, id) = (&call.gateway.directory, call.tenant());
     if let Some(deleted_at) = directory.deleted_at(&id).await? {
@@ -118,6 +118,10 @@ pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let tenant = existing_tenant(call.gateway, &id).await?;
     let mut view = view(call.gateway, &tenant);
     view["storage"] = json!(call.gateway.directory.storage(&tenant.id).await?);
+    let moved = call.gateway.moves.user_shards(&tenant.id).await?;
+    if !moved.is_empty() {
+        view["user_shards"] = json!(moved);
+    }
     response::json(StatusCode::OK, &view)
 }
 

@@ -1,28 +1,29 @@
-//! Moves of tenants between shards.
+//! Moves of tenants and users between shards.
 //!
 //! A move is stored, and carried on by requests of the operator and by cron, each of which does a bounded part. A part
 //! that is interrupted or repeated changes nothing.
 
 use super::directory::DirectoryResult;
-use crate::types::{MoveId, TenantId, Timestamp};
+use crate::types::{MoveId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MovePhase {
-    /// Waits until no isolate caches the tenant's shard. The tenant works as usual.
+    /// Waits until no isolate caches the shard. Everything works as usual.
     Draining,
-    /// The rows are copied. Both shards refuse other writes of the tenant.
+    /// The rows are copied. Both shards refuse other writes of them.
     Copying,
-    /// The tenant is on its new shard, and its rows on the old one are removed.
+    /// The rows are on their new shard, and those on the old one are removed.
     Cleaning,
-    /// The tenant stays on its shard, and the copied rows are removed.
+    /// The rows stay on their shard, and the copied ones are removed.
     Canceling,
-    /// The tenant has moved.
+    /// The move has succeeded.
     Done,
-    /// The tenant has not moved.
+    /// Nothing has moved.
     Canceled,
 }
 
@@ -33,16 +34,19 @@ impl MovePhase {
     }
 }
 
-/// The move of a tenant from one shard to another.
+/// A move from one shard to another: of a tenant, without users that have a shard of their own, or of one user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// The id. Later moves have higher ids.
     pub id: MoveId,
     /// The tenant.
     pub tenant: TenantId,
-    /// The shard that the tenant leaves.
+    /// The user whose memory and files move. Absent if the tenant moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<UserId>,
+    /// The shard that is left.
     pub source: String,
-    /// The shard that the tenant gets.
+    /// The new shard.
     pub target: String,
     /// The phase.
     pub phase: MovePhase,
@@ -67,13 +71,15 @@ pub struct Move {
 /// ```
 #[async_trait(?Send)]
 pub trait Moves {
-    /// Stores a new move. Returns `false` if the tenant does not exist, is no longer on the move's source, or another
-    /// move of it has not ended.
+    /// Stores a new move. Returns `false` if the tenant does not exist, what moves is no longer on the source, or another
+    /// move of the tenant has not ended.
     async fn start(&self, new: &Move) -> DirectoryResult<bool>;
-    /// Cancels the move of a tenant. Returns `false` if the tenant is already on its new shard, or there is no move.
+    /// Cancels the latest move of a tenant. Returns `false` if the rows are already on their new shard, or there is no move.
     async fn cancel(&self, tenant: &TenantId, now: Timestamp) -> DirectoryResult<bool>;
-    /// Returns the latest move of a tenant.
+    /// Returns the latest move of a tenant, or of one of its users.
     async fn latest(&self, tenant: &TenantId) -> DirectoryResult<Option<Move>>;
+    /// Returns the users of a tenant that have moved, with their shards.
+    async fn user_shards(&self, tenant: &TenantId) -> DirectoryResult<BTreeMap<UserId, String>>;
     /// Does a bounded part of the moves that have not ended, or only of that of `tenant`. A move that fails does not block
     /// the others.
     async fn advance(&self, tenant: Option<&TenantId>, now: Timestamp) -> DirectoryResult<()>;

@@ -17,7 +17,7 @@ fn a_move_is_started_once_continued_and_canceled() {
     stage.tenant("acme", Value::Null);
     let listed = || stage.answer(get(MOVES).bearer(ADMIN)).body["data"].clone();
     assert_eq!(listed(), json!([]));
-    for (to, detail) in [("DB", "the tenant is on this shard"), ("DB_9", "expected one of: DB, DB_1")] {
+    for (to, detail) in [("DB", "this is the current shard"), ("DB_9", "expected one of: DB, DB_1")] {
         let (status, problem) = start(&stage, to);
         let error = json!([{ "pointer": "/to", "detail": detail }]);
         assert_eq!((status, &problem["errors"]), (422, &error));
@@ -60,16 +60,38 @@ fn only_the_operator_moves_a_tenant_that_exists() {
 }
 
 #[test]
-fn a_tenant_whose_users_are_spread_does_not_move() {
+fn a_user_moves_and_so_does_a_tenant_whose_users_are_spread() {
     let stage = Stage::new();
     let made = post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme", "spread": true }));
     assert_eq!(stage.answer(made).body["spread"], 2);
     let trail = stage.answer(get("/v1/admin/tenants/acme/audit").bearer(ADMIN)).body;
     let details = json!({ "before": null, "after": 2 });
     assert_eq!(trail["data"][0]["details"]["spread"], details);
-    let (status, problem) = start(&stage, "DB_1");
-    assert_eq!((status, &problem["errors"][0]["pointer"]), (422, &json!("/to")));
     // Other tenants are not spread, and do not show it.
     stage.tenant("globex", Value::Null);
     assert_eq!(stage.answer(get("/v1/admin/tenants/globex").bearer(ADMIN)).body.get("spread"), None);
+
+    let start = |body: Value| {
+        let answer = stage.answer(post(MOVES).bearer(ADMIN).json(&body));
+        (answer.status, answer.body)
+    };
+    // The id of a user determines its shard.
+    let (status, refused) = start(json!({ "to": "DB", "user": "bob" }));
+    assert_eq!((status, &refused["errors"][0]["detail"]), (422, &json!("this is the current shard")));
+    let (status, refused) = start(json!({ "to": "DB", "user": "" }));
+    assert_eq!((status, &refused["errors"][0]["pointer"]), (422, &json!("/user")));
+    let (status, started) = start(json!({ "to": "DB_1", "user": "bob" }));
+    assert_eq!((status, &started["user"], &started["from"]), (202, &json!("bob"), &json!("DB")));
+    // One move of a tenant at a time.
+    for other in [json!({ "to": "DB_1", "user": "ann" }), json!({ "to": "DB_1" }), json!({ "to": "DB" })] {
+        assert_eq!(start(other).0, 409);
+    }
+    let trail = stage.answer(get("/v1/admin/tenants/acme/audit?action=tenant.moved").bearer(ADMIN)).body;
+    let details = json!({ "to": "DB_1", "user": "bob" });
+    assert!(trail["data"].as_array().unwrap().iter().any(|row| row["details"] == details), "{trail}");
+    let (status, canceled) = start(json!({ "to": "DB", "user": "bob" }));
+    assert_eq!((status, &canceled["phase"]), (202, &json!("canceled")));
+
+    let (status, started) = start(json!({ "to": "DB_1" }));
+    assert_eq!((status, started.get("user"), &started["phase"]), (202, None, &json!("draining")));
 }

@@ -321,8 +321,6 @@ fn the_users_of_a_spread_tenant_are_on_all_shards() {
     assert_eq!(databases(&server)["wide"].len(), 2);
     let used = server.admin().get(&format!("{TENANTS}/wide")).expect(200);
     assert_eq!(used["storage"]["files"], 17, "the sum of both shards");
-    let refused = server.admin().post(&format!("{TENANTS}/wide/moves"), json!({ "to": "DB_1" })).expect(422);
-    assert_eq!(refused["errors"][0]["pointer"], "/to");
 
     let body = server.admin().get(&format!("{TENANTS}/wide/export")).body;
     let export = String::from_utf8_lossy(&body);
@@ -358,4 +356,147 @@ fn the_users_of_a_spread_tenant_are_on_all_shards() {
     let left: Vec<_> = rows(&server, &tables).into_iter().filter(|row| row["tenant"] == "wide").collect();
     assert_eq!(left, Vec::<Value>::new());
     assert!(!server.state_holds(b"large-of-user-1"), "in R2");
+}
+
+/// Returns the database that has a user's rows of a table; `None` if several have.
+fn file_of(server: &Server, table: &str, tenant: &str, user: Option<&str>) -> Option<String> {
+    let found = rows(server, &[table]);
+    let own = found.iter().filter(|row| {
+        let scope = row["scope"].as_str().map_or(row["user"].as_str(), |scope| scope.split("/users/").nth(1));
+        row["tenant"] == tenant && (scope == user || table == "sessions")
+    });
+    let files: BTreeSet<_> = own.map(|row| row["file"].as_str().unwrap().to_owned()).collect();
+    Some(files).filter(|files| files.len() == 1).and_then(|files| files.into_iter().next())
+}
+
+/// Runs a move to its end, with a kill in each phase.
+fn move_to_the_end(server: &mut Server, tenant: &str, body: &Value, check: &dyn Fn()) {
+    let moves = format!("{TENANTS}/{tenant}/moves");
+    server.admin().post(&moves, body.clone()).expect(202);
+    for _ in 0..9 {
+        check();
+        // Simulates that the phase began long ago.
+        server.edit("UPDATE moves SET since = 0");
+        server.begin_scheduled();
+        check();
+        server.restart();
+        server.edit("UPDATE moves SET since = 0");
+        server.admin().post(&moves, body.clone());
+        server.scheduled();
+        if server.admin().get(&moves).expect(200)["data"][0]["phase"] == "done" {
+            return check();
+        }
+    }
+    panic!("the move does not end: {}", server.log());
+}
+
+#[test]
+fn a_user_moves_and_so_do_the_rows_of_no_user() {
+    let mut server = Server::start(json!({}));
+    for (id, spread) in [("wide", true), ("plain", false)] {
+        let body = json!({ "id": id, "shard": "DB", "spread": spread });
+        server.admin().post(TENANTS, body).expect(201);
+        let scopes = json!({ "scopes": ["chat", "read", "admin"] });
+        let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
+        let client = server.anonymous().with_key(key["key"].as_str().unwrap());
+        let path = |user: &str, name: &str| format!("/v1/workspace/files/{name}?user={user}");
+        // Of `wide`, the ids of `ann` and `cy` determine `DB_1`, and the others `DB`.
+        let users = ["ann", "eve", "cy", "gus"];
+        for user in users {
+            assert_eq!(client.send("PUT", &path(user, "small"), user.as_bytes()).status, 201);
+            assert_eq!(client.send("PUT", &path(user, "large"), large(user).as_bytes()).status, 201);
+            let fact = json!({ "user": user, "facts": [{ "text": format!("The ferret is called {user}") }] });
+            client.post("/v1/memory", fact).expect(201);
+        }
+        let shared = "/v1/workspace/files/guide?layer=shared";
+        assert_eq!(client.send("PUT", shared, b"shared").status, 201);
+        client.post("/v1/sessions", json!({ "id": format!("s-{id}"), "user": "eve" })).expect(201);
+        let check = || {
+            for user in users {
+                assert_eq!(client.get(&path(user, "small")).text(), user);
+                assert!(client.get(&path(user, "large")).text() == large(user), "the large file of {user}");
+                assert_eq!(client.get(&path(user, "guide")).text(), "shared");
+                let found = client.get(&format!("/v1/memory/search?user={user}&q=ferret")).expect(200);
+                assert_eq!(found["hits"][0]["text"], format!("The ferret is called {user}"));
+            }
+            let listed = client.get("/v1/sessions?user=eve").expect(200);
+            assert_eq!(listed["data"][0]["id"], format!("s-{id}"));
+        };
+
+        let files = |server: &Server| -> Vec<Option<String>> {
+            let of = |user| file_of(server, "files", id, user);
+            users.map(Some).into_iter().chain([None]).map(of).collect()
+        };
+        let before = files(&server);
+        let sessions = file_of(&server, "sessions", id, None);
+        move_to_the_end(&mut server, id, &json!({ "to": "DB_1", "user": "eve" }), &check);
+        let after = files(&server);
+        let moved: Vec<_> = (0..5).filter(|n| before[*n] != after[*n]).collect();
+        assert_eq!(moved, [1], "{before:?} {after:?}");
+        assert_eq!(file_of(&server, "memory_collections", id, Some("eve")), after[1]);
+        assert_eq!(file_of(&server, "sessions", id, None), sessions, "sessions stay");
+        let shown = server.admin().get(&format!("{TENANTS}/{id}")).expect(200);
+        assert_eq!((&shown["shard"], &shown["user_shards"]), (&json!("DB"), &json!({ "eve": "DB_1" })));
+        // Cron may have added the files of consolidated memories.
+        assert!(
+            shown["storage"]["files"].as_u64() >= Some(9) && shown["storage"]["sessions"] == 1,
+            "{shown}"
+        );
+
+        // New rows are on the new shard, and an export has the rows of all shards.
+        assert_eq!(client.send("PUT", &path("eve", "later"), b"later").status, 201);
+        assert_eq!(file_of(&server, "files", id, Some("eve")), after[1]);
+        let body = server.admin().get(&format!("{TENANTS}/{id}/export")).body;
+        let export = String::from_utf8_lossy(&body);
+        assert!(export.contains("\"complete\":true"));
+        assert!(users.iter().all(|user| export.contains(&large(user))));
+
+        let moves = format!("{TENANTS}/{id}/moves");
+        if spread {
+            move_to_the_end(&mut server, id, &json!({ "to": "DB_1" }), &check);
+            let last = files(&server);
+            assert_eq!(last[..4], after[..4], "users stay");
+            assert_ne!(last[4], after[4]);
+            assert_ne!(file_of(&server, "sessions", id, None), sessions);
+        } else {
+            let refused = server.admin().post(&moves, json!({ "to": "DB_1" })).expect(422);
+            assert_eq!(
+                refused["errors"][0]["detail"],
+                "the user eve is on DB_1; move such users to DB first"
+            );
+        }
+        // Objects of the files on the old shard were not collected.
+        server.edit("UPDATE free_blobs SET since = 0");
+        server.scheduled();
+        check();
+
+        server.admin().delete(&format!("{TENANTS}/{id}/users/eve")).expect(204);
+        let tables =
+            ["files", "file_trees", "memory_collections", "memory_entries", "memory_spaces", "sessions"];
+        let left = rows(&server, &tables).into_iter().map(|row| row.to_string());
+        let left: Vec<_> = left.filter(|row| row.contains("eve\"") && row.contains(id)).collect();
+        assert_eq!(left, Vec::<String>::new());
+
+        server.admin().delete(&format!("{TENANTS}/{id}")).expect(204);
+        server.edit("UPDATE tenants SET deleted_at = 0 WHERE deleted_at IS NOT NULL");
+        server.scheduled();
+        server.edit("UPDATE free_blobs SET since = 0");
+        server.scheduled();
+        let tables = [
+            "tenants",
+            "moves",
+            "fences",
+            "user_shards",
+            "sessions",
+            "files",
+            "free_blobs",
+            "memory_collections",
+            "memory_spaces",
+            "tenant_storage",
+        ];
+        let found = rows(&server, &tables).into_iter();
+        let left: Vec<_> = found.filter(|row| row["tenant"] == id || row["id"] == id).collect();
+        assert_eq!(left, Vec::<Value>::new());
+        assert!(!server.state_holds(b"large-of-eve"), "in R2");
+    }
 }

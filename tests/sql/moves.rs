@@ -1,4 +1,4 @@
-//! Moves of tenants between shards: nothing is lost or changed, wherever a run stops and whatever runs beside it.
+//! Moves of tenants and users between shards: nothing is lost or changed, wherever a run stops and whatever runs beside it.
 
 use crate::sqlite::{JsonRows, Sqlite};
 use async_trait::async_trait;
@@ -23,6 +23,8 @@ use std::time::Duration;
 const NAMES: [&str; 2] = ["DB", "DB_1"];
 const START: Timestamp = Timestamp(1_000_000);
 const CACHED: Duration = Duration::from_mins(11);
+/// The numbers of `t` on a shard, as [`Deployment::rows`] has them.
+const STORAGE: &str = "SELECT * FROM tenant_storage WHERE tenant = 't'";
 const WORDS: [&str; 4] = ["apple", "bicycle", "cello", "dragon"];
 
 /// What happens at a call of a database.
@@ -35,9 +37,23 @@ enum Event {
     Meanwhile(Box<dyn FnOnce()>),
 }
 
+/// What moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mover {
+    /// The tenant `t` with all of its rows.
+    Tenant,
+    /// The tenant `t`, whose users are spread and stay on `DB`.
+    Spread,
+    /// The user `bob` of `t`.
+    Bob,
+}
+
+const MOVERS: [Mover; 3] = [Mover::Tenant, Mover::Spread, Mover::Bob];
+
 /// A deployment with two databases. At one of their calls an event can happen.
 #[derive(Clone)]
 struct Deployment {
+    mover: Mover,
     shards: Rc<[Sqlite; 2]>,
     calls: Rc<Cell<usize>>,
     event: Rc<RefCell<Option<(usize, Event)>>>,
@@ -79,12 +95,12 @@ impl Databases for Deployment {
         self.all_of(tenant).await.map(drop)
     }
 
-    async fn of(&self, tenant: &TenantId, _user: &UserId) -> Result<Database, SqlError> {
-        self.named(&self.shard_of(tenant)).ok_or_else(|| SqlError::new("no such shard"))
+    async fn of(&self, tenant: &TenantId, user: &UserId) -> Result<Database, SqlError> {
+        self.named(&self.shard_of_user(tenant, user)).ok_or_else(|| SqlError::new("no such shard"))
     }
 
     async fn all_of(&self, tenant: &TenantId) -> Result<Vec<Database>, SqlError> {
-        Ok(Vec::from_iter(self.named(&self.shard_of(tenant))))
+        Ok(self.all().into_iter().filter(|_| !tenant.is_empty()).collect())
     }
 
     fn all(&self) -> Vec<Database> {
@@ -104,14 +120,17 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 impl Deployment {
     /// Creates a deployment with the tenants `t` on `DB`, `on-DB` and `on-DB_1`, all with the same kind of data.
-    fn new(facts: usize) -> Self {
+    fn new(mover: Mover, facts: usize) -> Self {
         let (calls, event) = (Rc::default(), Rc::default());
-        let one = Self { shards: Rc::new([Sqlite::new(), Sqlite::new()]), calls, event };
+        let one = Self { mover, shards: Rc::new([Sqlite::new(), Sqlite::new()]), calls, event };
         for (tenant, shard) in [("on-DB_1", "DB_1"), ("on-DB", "DB"), ("t", "DB")] {
             one.root().run_all(&format!(
                 "INSERT INTO tenants (id, name, created_at, shard) VALUES ('{tenant}', 'T', 1, '{shard}')"
             ));
             one.fill(tenant, if tenant == "t" { facts } else { 5 });
+        }
+        if mover == Mover::Spread {
+            one.root().run_all("UPDATE tenants SET spread = 2 WHERE id = 't'");
         }
         one
     }
@@ -119,7 +138,7 @@ impl Deployment {
     /// Returns a separate deployment with the same rows, in which a move has started.
     fn moving(&self) -> Self {
         let shards = Rc::new([self.shards[0].copy(), self.shards[1].copy()]);
-        let one = Self { shards, calls: Rc::default(), event: Rc::default() };
+        let one = Self { mover: self.mover, shards, calls: Rc::default(), event: Rc::default() };
         assert!(one.start("mov_1", "DB_1"));
         one.calls.set(0);
         one
@@ -135,6 +154,21 @@ impl Deployment {
 
     fn shard_of(&self, tenant: &str) -> String {
         self.root().dump(&format!("SELECT shard FROM tenants WHERE id = '{tenant}'")).remove(0)
+    }
+
+    fn shard_of_user(&self, tenant: &str, user: &str) -> String {
+        let sql = format!("SELECT shard FROM user_shards WHERE tenant = '{tenant}' AND user = '{user}'");
+        let own = self.root().dump(&sql).pop();
+        let is_spread = self.mover == Mover::Spread && tenant == "t";
+        own.unwrap_or_else(|| if is_spread { "DB".to_owned() } else { self.shard_of(tenant) })
+    }
+
+    /// Returns the shard of what moves.
+    fn shard_of_mover(&self) -> String {
+        match self.mover {
+            Mover::Tenant | Mover::Spread => self.shard_of("t"),
+            Mover::Bob => self.shard_of_user("t", "bob"),
+        }
     }
 
     fn moves(&self) -> SqlMoves<Self> {
@@ -154,7 +188,7 @@ impl Deployment {
         shard.run_all(&format!(
             "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at, parent) VALUES
                ('{tenant}', 's1', 'ann', 'a', 'A \"title\"', 1, 2, NULL), ('{tenant}', 's2', 'ann', 'a', NULL, 3, 4, 's1');
-             INSERT INTO free_blobs (tenant, blob, since) VALUES ('{tenant}', '{tenant}/files/free', 7);"
+             INSERT INTO free_blobs (tenant, blob, since, scope) VALUES ('{tenant}', '{tenant}/files/free', 7, 'agents/a/shared');"
         ));
         now(shard.batch(&[set_limits(
             &tenant.into(),
@@ -214,6 +248,21 @@ impl Deployment {
         let row = Row { entry, content };
         let [put, _] = put_file(&StorageLimits::default(), &tree, &row, &Precondition::Any);
         now(shard.batch(&[put])).map(drop)
+    }
+
+    /// Returns all that `t` has on any shard. The numbers of a part that has moved are counted on its shard.
+    fn all_rows(&self) -> Vec<String> {
+        let mut rows: Vec<_> = NAMES.iter().flat_map(|name| self.rows("t", name)).collect();
+        let numbers: Vec<_> = NAMES.iter().flat_map(|name| self.shard(name).dump(STORAGE)).collect();
+        rows.retain(|row| !numbers.contains(row));
+        let sums = numbers.iter().fold([0; 5], |mut sums, row| {
+            let numbers = row.split('|').skip(1).map(|number| number.parse::<u64>().unwrap_or_default());
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+            sums
+        });
+        rows.push(format!("{sums:?}"));
+        rows.sort();
+        rows
     }
 
     /// Returns all that a tenant has on a shard, without the numbers that the shard assigns.
@@ -280,7 +329,8 @@ impl Deployment {
         let new = Move {
             id: id.into(),
             tenant: "t".into(),
-            source: self.shard_of("t"),
+            user: (self.mover == Mover::Bob).then(|| "bob".into()),
+            source: self.shard_of_mover(),
             target: to.into(),
             phase: MovePhase::Draining,
             since: START,
@@ -306,14 +356,32 @@ impl Deployment {
         panic!("the move does not end: {:?}", self.phase());
     }
 
-    /// Checks that the tenant has exactly these rows, all on one shard, and that it can write there.
+    /// Checks that the tenant has exactly these rows, each on its shard, and that it can write there.
     #[track_caller]
     fn is_whole(&self, before: &[String], others: &[Vec<String>]) {
-        let shard = self.shard_of("t");
-        let other = NAMES.iter().find(|name| **name != shard).unwrap();
-        assert_eq!(self.rows("t", &shard), before);
-        assert_eq!(self.rows("t", other), Vec::<String>::new());
+        assert_eq!(self.all_rows(), before);
         assert_eq!(self.others(), others);
+        let home = self.shard_of("t");
+        let other = NAMES.iter().find(|name| **name != home).unwrap();
+        if self.mover == Mover::Tenant {
+            assert_eq!(self.rows("t", other), Vec::<String>::new());
+        }
+        for name in NAMES {
+            let is_here = |user: &&str| self.shard_of_user("t", user) == name;
+            let users = ["ann", "bob"].iter().copied().filter(is_here).collect::<Vec<_>>();
+            for table in ["memory_collections", "memory_spaces"] {
+                let found = format!("SELECT DISTINCT user FROM {table} WHERE tenant = 't' ORDER BY user");
+                assert_eq!(self.shard(name).dump(&found), users, "{table} on {name}");
+            }
+            let owners = users.iter().map(|user| format!("users/{user}"));
+            let owners: Vec<_> =
+                (home == name).then(|| "shared".to_owned()).into_iter().chain(owners).collect();
+            let found = "SELECT owner FROM file_trees WHERE tenant = 't' ORDER BY owner";
+            assert_eq!(self.shard(name).dump(found), owners, "files on {name}");
+            let apart = "SELECT (SELECT count(*) FROM sessions WHERE tenant = 't'), \
+                         (SELECT count(*) FROM free_blobs WHERE tenant = 't')";
+            assert_eq!(self.shard(name).dump(apart), [if home == name { "2|1" } else { "0|0" }], "{name}");
+        }
         for name in NAMES {
             // Every entry has its terms, and nothing else has.
             let counts = "SELECT (SELECT count(*) FROM memory_entries), (SELECT count(*) FROM memory_terms), \
@@ -322,10 +390,14 @@ impl Deployment {
             let [entries, terms, groups] = counts.split('|').collect::<Vec<_>>()[..] else { panic!() };
             assert_eq!((terms, groups), (entries, "0"), "{name}");
         }
-        assert_eq!(
-            self.put(self.shard(&shard), "t", "agents/a/shared", "new", Content::Inline("x".into())),
-            Ok(())
-        );
+        for (scope, shard) in [
+            ("agents/a/shared", home),
+            ("agents/a/users/ann", self.shard_of_user("t", "ann")),
+            ("agents/a/users/bob", self.shard_of_user("t", "bob")),
+        ] {
+            let put = self.put(self.shard(&shard), "t", scope, "new", Content::Inline("x".into()));
+            assert_eq!(put, Ok(()), "{scope}");
+        }
     }
 
     fn others(&self) -> Vec<Vec<String>> {
@@ -362,12 +434,12 @@ fn entry(n: usize, kind: CollectionKind) -> NewEntry {
 #[test]
 fn a_move_copies_every_row_and_searches_find_the_same() {
     // Several pages of each collection, and of files.
-    let one = Deployment::new(700);
+    let one = Deployment::new(Mover::Tenant, 700);
     for n in 0..9 {
         let content = Content::Inline("\u{1}".repeat(250_000).into());
         one.put(one.shard("DB"), "t", "agents/a/shared", &format!("file-{n}"), content).unwrap();
     }
-    let (before, searches, others) = (one.rows("t", "DB"), one.searches("t"), one.others());
+    let (before, searches, others) = (one.all_rows(), one.searches("t"), one.others());
     assert!(one.start("mov_1", "DB_1"));
     assert!(!one.start("mov_2", "DB_1"), "one move at a time");
     now(one.moves().advance(None, START + Duration::from_mins(10))).unwrap();
@@ -381,7 +453,7 @@ fn a_move_copies_every_row_and_searches_find_the_same() {
     one.is_whole(&before, &others);
 
     // And back.
-    let (before, searches) = (one.rows("t", "DB_1"), one.searches("t"));
+    let (before, searches) = (one.all_rows(), one.searches("t"));
     assert!(one.start("mov_3", "DB"));
     one.finish();
     assert_eq!((one.shard_of("t").as_str(), one.searches("t")), ("DB", searches));
@@ -390,8 +462,14 @@ fn a_move_copies_every_row_and_searches_find_the_same() {
 
 #[test]
 fn a_run_may_stop_at_every_call() {
-    let reference = Deployment::new(6);
-    let (before, others) = (reference.rows("t", "DB"), reference.others());
+    for mover in MOVERS {
+        a_run_may_stop(mover);
+    }
+}
+
+fn a_run_may_stop(mover: Mover) {
+    let reference = Deployment::new(mover, 6);
+    let (before, others) = (reference.all_rows(), reference.others());
     for call in 1.. {
         let one = reference.moving();
         *one.event.borrow_mut() = Some((call, Event::StopAfter));
@@ -400,10 +478,11 @@ fn a_run_may_stop_at_every_call() {
         let _ = now(one.moves().advance(None, at + Duration::from_mins(1)));
         let is_past = one.event.borrow_mut().take().is_some();
         one.finish();
-        assert_eq!((one.phase(), one.shard_of("t").as_str()), (MovePhase::Done, "DB_1"), "call {call}");
+        let ended = (one.phase(), one.shard_of_mover());
+        assert_eq!(ended, (MovePhase::Done, "DB_1".to_owned()), "{mover:?}, call {call}");
         one.is_whole(&before, &others);
         if is_past {
-            assert!(call > 20, "the calls of a move: {call}");
+            assert!(call > 15, "the calls of a move: {call}");
             break;
         }
     }
@@ -413,8 +492,14 @@ fn a_run_may_stop_at_every_call() {
 /// tenant.
 #[test]
 fn a_late_run_changes_nothing() {
-    let reference = Deployment::new(6);
-    let (before, others) = (reference.rows("t", "DB"), reference.others());
+    for mover in MOVERS {
+        a_late_run(mover);
+    }
+}
+
+fn a_late_run(mover: Mover) {
+    let reference = Deployment::new(mover, 6);
+    let (before, others) = (reference.all_rows(), reference.others());
     let others_work: [fn(&Deployment); 3] = [
         |one| one.finish(),
         |one| {
@@ -428,17 +513,16 @@ fn a_late_run_changes_nothing() {
     ];
     for work in others_work {
         for call in 1.. {
-            let one = Deployment::new(6);
-            assert!(one.start("mov_1", "DB_1"));
-            one.calls.set(0);
+            let one = reference.moving();
             let also = one.clone();
             *one.event.borrow_mut() = Some((call, Event::Meanwhile(Box::new(move || work(&also)))));
             let at = START + Duration::from_mins(12);
             let _ = now(one.moves().advance(None, at));
             let is_past = one.event.borrow_mut().take().is_some();
             one.finish();
-            let moved = one.shard_of("t") == "DB_1";
-            assert_eq!(one.phase(), if moved { MovePhase::Done } else { MovePhase::Canceled }, "call {call}");
+            let moved = one.shard_of_mover() == "DB_1";
+            let phase = if moved { MovePhase::Done } else { MovePhase::Canceled };
+            assert_eq!(one.phase(), phase, "{mover:?}, call {call}");
             one.is_whole(&before, &others);
             if is_past {
                 break;
@@ -449,7 +533,8 @@ fn a_late_run_changes_nothing() {
 
 #[test]
 fn a_fenced_tenant_cannot_write_and_others_can() {
-    let one = Deployment::new(6);
+    let one = Deployment::new(Mover::Tenant, 6);
+    let whole = one.all_rows();
     assert!(one.start("mov_1", "DB_1"));
     // The run stops when it has copied some rows.
     one.calls.set(0);
@@ -465,7 +550,7 @@ fn a_fenced_tenant_cannot_write_and_others_can() {
         "DELETE FROM sessions WHERE tenant = 'T'",
         "UPDATE files SET path = path || 'x' WHERE tenant = 'T'",
         "DELETE FROM files WHERE tenant = 'T'",
-        "INSERT INTO free_blobs VALUES ('T', 'k', 1)",
+        "INSERT INTO free_blobs (tenant, blob, since) VALUES ('T', 'k', 1)",
         "UPDATE memory_spaces SET requested_at = 1 WHERE tenant = 'T'",
         "DELETE FROM memory_spaces WHERE tenant = 'T'",
     ];
@@ -487,7 +572,7 @@ fn a_fenced_tenant_cannot_write_and_others_can() {
         let put = one.put(one.shard(name), "t", "agents/a/shared", "new", Content::Inline("x".into()));
         assert!(put.is_err_and(|error| is_refusal(&error)), "{name}");
     }
-    assert_eq!((one.rows("t", "DB"), one.rows("t", "DB_1")), (before.clone(), copied));
+    assert_eq!((one.rows("t", "DB"), one.rows("t", "DB_1")), (before, copied));
 
     // Reads continue, and other tenants write and are consolidated.
     one.searches("t");
@@ -502,34 +587,41 @@ fn a_fenced_tenant_cannot_write_and_others_can() {
     }
     let others = one.others();
     one.finish();
-    one.is_whole(&before, &others);
+    one.is_whole(&whole, &others);
 }
 
 #[test]
-fn a_canceled_move_leaves_the_tenant_where_it_was() {
-    let one = Deployment::new(6);
-    let (before, others) = (one.rows("t", "DB"), one.others());
+fn a_canceled_move_leaves_everything_where_it_was() {
+    for mover in MOVERS {
+        a_canceled_move(mover);
+    }
+}
+
+fn a_canceled_move(mover: Mover) {
+    let one = Deployment::new(mover, 6);
+    let (before, others) = (one.all_rows(), one.others());
     assert!(one.start("mov_1", "DB_1"));
     one.calls.set(0);
-    *one.event.borrow_mut() = Some((15, Event::StopAfter));
+    *one.event.borrow_mut() = Some((12, Event::StopAfter));
     now(one.moves().advance(None, START + Duration::from_mins(12))).unwrap_err();
     assert_eq!(now(one.moves().cancel(&"t".into(), START)), Ok(true));
     one.finish();
-    assert_eq!((one.phase(), one.shard_of("t").as_str()), (MovePhase::Canceled, "DB"));
+    assert_eq!((one.phase(), one.shard_of_mover().as_str()), (MovePhase::Canceled, "DB"));
     one.is_whole(&before, &others);
     // It can move later, and then no longer be canceled.
     assert!(one.start("mov_2", "DB_1"));
     one.finish();
-    assert_eq!((one.phase(), one.shard_of("t").as_str()), (MovePhase::Done, "DB_1"));
+    assert_eq!((one.phase(), one.shard_of_mover().as_str()), (MovePhase::Done, "DB_1"));
     assert_eq!(now(one.moves().cancel(&"t".into(), START)), Ok(false));
 }
 
 /// The objects of a moved tenant's files stay, whichever shard is cleared.
 #[test]
 fn no_object_of_a_file_becomes_free() {
-    let one = Deployment::new(6);
+    let one = Deployment::new(Mover::Tenant, 6);
     // A request has reserved a key and stores its file after the move.
-    one.shard("DB").run_all("INSERT INTO free_blobs VALUES ('t', 't/files/reserved', 8)");
+    one.shard("DB")
+        .run_all("INSERT INTO free_blobs (tenant, blob, since) VALUES ('t', 't/files/reserved', 8)");
     assert!(one.start("mov_1", "DB_1"));
     one.finish();
     let file = Content::Blob("t/files/reserved".into());
@@ -545,6 +637,96 @@ fn no_object_of_a_file_becomes_free() {
     );
 }
 
+/// Runs a move of `bob` until some rows are copied.
+fn bob_is_copied() -> Deployment {
+    let one = Deployment::new(Mover::Bob, 6);
+    // A request of each user has reserved a key, and stores its file after the move.
+    for user in ["ann", "bob"] {
+        one.shard("DB").run_all(&format!(
+            "INSERT INTO free_blobs (tenant, blob, since, scope) VALUES ('t', 't/files/of-{user}', 8, 'agents/a/users/{user}')"
+        ));
+    }
+    assert!(one.start("mov_1", "DB_1"));
+    one.calls.set(0);
+    *one.event.borrow_mut() = Some((12, Event::StopBefore));
+    now(one.moves().advance(None, START + Duration::from_mins(12))).unwrap_err();
+    assert_eq!(one.phase(), MovePhase::Copying);
+    one
+}
+
+#[test]
+fn while_a_user_moves_the_others_write() {
+    let one = bob_is_copied();
+    let facts = |user: &str| collection("t", user, CollectionKind::Facts);
+    let add = |user: &str| now(one.memory().add(&facts(user), &[entry(99, CollectionKind::Facts)]));
+    assert!(matches!(add("bob"), Err(MemoryError::Unavailable(_))), "{:?}", add("bob"));
+    assert_eq!(add("ann"), Ok(1));
+    for (shard, scope, is_refused) in [
+        ("DB", "agents/a/users/bob", true),
+        ("DB_1", "agents/a/users/bob", true),
+        ("DB", "agents/b/users/bob", true),
+        ("DB", "agents/a/users/ann", false),
+        ("DB", "agents/a/users/bobby", false),
+        ("DB", "agents/a/shared", false),
+        ("DB", "global", false),
+        // The first row of the tenant on this shard that is not of the user.
+        ("DB_1", "agents/a/users/cy", false),
+    ] {
+        let put = one.put(one.shard(shard), "t", scope, "new", Content::Inline("x".into()));
+        assert_eq!(put.is_err(), is_refused, "{scope} on {shard}: {put:?}");
+        assert!(put.is_ok() || put.is_err_and(|error| is_refusal(&error)));
+    }
+    one.shard("DB").run_all("UPDATE sessions SET title = 'new' WHERE tenant = 't'");
+    let claim = Claim { holder: "lea_2".into(), now: START, until: Timestamp(2_000_000) };
+    let due = now(one.spaces().claim_due(&claim, Timestamp(u64::MAX >> 12), 10)).unwrap();
+    assert!(due.iter().any(|lease| lease.space.tenant == *"t" && lease.space.user == *"ann"));
+    for shard in NAMES {
+        let tenant = TenantId::from("t");
+        let limits = set_limits(&tenant, &StorageLimits::default(), 10);
+        assert!(now(one.shard(shard).batch(&[limits])).is_err_and(|error| is_refusal(&error)), "{shard}");
+    }
+}
+
+#[test]
+fn the_keys_that_a_user_has_reserved_move_too() {
+    let one = bob_is_copied();
+    one.finish();
+    let free =
+        |shard: &str| one.shard(shard).dump("SELECT blob FROM free_blobs WHERE tenant = 't' ORDER BY 1");
+    assert_eq!(
+        (free("DB"), free("DB_1")),
+        (vec!["t/files/free".into(), "t/files/of-ann".into()], vec!["t/files/of-bob".to_owned()])
+    );
+    let file = Content::Blob("t/files/of-bob".into());
+    one.put(one.shard("DB_1"), "t", "agents/a/users/bob", "late", file).unwrap();
+    assert_eq!(free("DB_1"), Vec::<String>::new());
+    // Its limits moved too.
+    let limits = "SELECT max_files, limits_version FROM tenant_storage WHERE tenant = 't'";
+    assert_eq!(one.shard("DB_1").dump(limits), ["50|9"]);
+}
+
+#[test]
+fn a_tenant_moves_only_when_no_user_is_elsewhere() {
+    let one = Deployment::new(Mover::Bob, 6);
+    let before = one.all_rows();
+    let others = one.others();
+    assert!(one.start("mov_1", "DB_1"));
+    one.finish();
+    let tenant = Deployment { mover: Mover::Tenant, ..one.clone() };
+    assert!(!tenant.start("mov_2", "DB_1"), "a user is elsewhere");
+    assert!(one.start("mov_3", "DB"));
+    assert!(!tenant.start("mov_4", "DB_1"), "one move at a time");
+    one.finish();
+    one.is_whole(&before, &others);
+    let (before, shards) = (one.all_rows(), || now(one.moves().user_shards(&"t".into())).unwrap());
+    assert_eq!(shards().into_iter().collect::<Vec<_>>(), [("bob".into(), "DB".to_owned())]);
+    // The user is where the tenant is, so it moves with the tenant.
+    assert!(tenant.start("mov_5", "DB_1"));
+    tenant.finish();
+    assert!(shards().is_empty());
+    assert_eq!((one.shard_of_mover().as_str(), one.all_rows()), ("DB_1", before));
+}
+
 /// A new table with rows of a tenant must either be moved, fenced and cleared, or be in the root.
 #[test]
 fn every_table_with_rows_of_a_tenant_is_known() {
@@ -552,7 +734,7 @@ fn every_table_with_rows_of_a_tenant_is_known() {
         "SELECT s.name FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c \
          WHERE s.type = 'table' AND c.name = 'tenant' ORDER BY 1",
     );
-    let root = ["api_keys", "audit", "moves"];
+    let root = ["api_keys", "audit", "moves", "user_shards"];
     // Triggers fill the trees, and the move itself writes the fences.
     let moved =
         ["fences", "file_trees", "files", "free_blobs", "memory_collections", "memory_spaces", "sessions"];

@@ -1,9 +1,9 @@
-//! The moves of tenants in memory. There are no rows to copy, so a move stays in its first phase until it is canceled.
+//! Moves in memory. There are no rows to copy, so a move stays in its first phase until it is canceled.
 
 use crate::ports::Moves;
 use crate::ports::directory::DirectoryResult;
 use crate::ports::moves::{Move, MovePhase};
-use crate::types::{TenantId, Timestamp};
+use crate::types::{TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,6 +32,10 @@ impl Moves for InMemoryMoves {
 
     async fn latest(&self, tenant: &TenantId) -> DirectoryResult<Option<Move>> {
         Ok(self.0.borrow().get(tenant).cloned())
+    }
+
+    async fn user_shards(&self, _tenant: &TenantId) -> DirectoryResult<BTreeMap<UserId, String>> {
+        Ok(BTreeMap::new())
     }
 
     async fn advance(&self, _tenant: Option<&TenantId>, _now: Timestamp) -> DirectoryResult<()> {

@@ -117,11 +117,12 @@ pub(super) fn dirty_since(watermark: &str) -> String {
     )
 }
 
-/// The spaces that [`MemorySpaces::claim_due`] may lease, without those of tenants that are moving. Parameters: now, and
+/// The spaces that [`MemorySpaces::claim_due`] may lease, without those that are moving. Parameters: now, and
 /// the latest time of the last consolidation.
 const DUE: &str = "dirty_since IS NOT NULL AND leased_until <= ?1 \
                    AND (consolidated_at IS NULL OR consolidated_at < ?2) \
-                   AND NOT EXISTS (SELECT 1 FROM fences WHERE fences.tenant = memory_spaces.tenant AND open = 0)";
+                   AND NOT EXISTS (SELECT 1 FROM fences WHERE fences.tenant = memory_spaces.tenant AND open = 0 \
+                   AND part IN ('', 'users/' || memory_spaces.user))";
 
 /// Leases up to `limit` due spaces of a database. Selection and lease are one statement, so that concurrent
 /// claims get different spaces.

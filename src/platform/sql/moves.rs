@@ -1,4 +1,4 @@
-//! Moves of tenants between shards (`migrations/0014_moves.sql`).
+//! Moves between shards (`migrations/0014_moves.sql`, `migrations/0017_user_shards.sql`).
 //!
 //! The root stores the phase of a move, and the target how much is copied, in the transaction that copies it. So a run
 //! may stop anywhere, and two runs of one move cannot disturb each other: a step applies only while phase and position
@@ -7,6 +7,7 @@
 mod clear;
 mod copying;
 mod fence;
+mod part;
 mod position;
 mod root;
 mod rows;
@@ -14,13 +15,15 @@ mod rows;
 pub use super::memory::copy::Terms;
 pub use fence::is_refusal;
 
-use super::{Databases, Rows, Sql, SqlError, Statement, storage};
+use super::{Databases, Rows, Sql, SqlError, Statement};
 use crate::ports::Moves;
 use crate::ports::directory::{DirectoryError, DirectoryResult};
 use crate::ports::moves::{Move, MovePhase};
-use crate::types::{TenantId, Timestamp};
+use crate::types::{TenantId, Timestamp, UserId};
 use async_trait::async_trait;
+use part::{Job, read_use};
 use position::Position;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The shard that is the root.
@@ -60,9 +63,9 @@ impl<D: Databases> SqlMoves<D> {
     /// Carries on a move until it must wait, or no page is left.
     async fn carry_on(&self, tenant: &TenantId, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
         while *pages > 0
-            && let Some((one, is_deleted)) = root::read_one(&self.root(&[root::select(tenant)]).await?)?
+            && let Some(job) = root::read_one(&self.root(&[root::select(tenant)]).await?)?
         {
-            match self.step(&one, is_deleted, now, pages).await {
+            match self.step(&job, now, pages).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if fence::is_overtaken(&error) => break,
@@ -73,32 +76,27 @@ impl<D: Databases> SqlMoves<D> {
     }
 
     /// Does the work of one phase, as far as the pages last. Returns `false` if the move must wait.
-    async fn step(
-        &self,
-        one: &Move,
-        is_deleted: bool,
-        now: Timestamp,
-        pages: &mut usize,
-    ) -> Result<bool, SqlError> {
+    async fn step(&self, job: &Job, now: Timestamp, pages: &mut usize) -> Result<bool, SqlError> {
+        let one = &job.one;
         let next = match one.phase {
             // The erasure of the tenant continues on its shard.
-            MovePhase::Draining | MovePhase::Copying if is_deleted => Some(MovePhase::Canceling),
+            MovePhase::Draining | MovePhase::Copying if job.is_deleted => Some(MovePhase::Canceling),
             MovePhase::Draining if now < one.since + self.cached => return Ok(false),
             MovePhase::Draining => Some(MovePhase::Copying),
             MovePhase::Copying => {
-                self.copy(one, now, pages).await?;
+                self.copy(job, now, pages).await?;
                 None
             }
             MovePhase::Cleaning => {
-                self.shard(&one.target)?.batch(&[fence::end(one)?]).await?;
+                self.shard(&one.target)?.batch(&[fence::end(job)?]).await?;
                 if now < one.since + READS_END {
                     return Ok(false);
                 }
-                self.clear(one, &one.source, pages).await?.then_some(MovePhase::Done)
+                self.clear(job, &one.source, pages).await?.then_some(MovePhase::Done)
             }
-            MovePhase::Canceling => match self.clear(one, &one.target, pages).await? {
+            MovePhase::Canceling => match self.clear(job, &one.target, pages).await? {
                 true => {
-                    self.shard(&one.source)?.batch(&[fence::end(one)?]).await?;
+                    self.shard(&one.source)?.batch(&[fence::end(job)?]).await?;
                     Some(MovePhase::Canceled)
                 }
                 false => None,
@@ -111,11 +109,12 @@ impl<D: Databases> SqlMoves<D> {
         Ok(true)
     }
 
-    /// Copies the rows, and then moves the tenant to the target.
-    async fn copy(&self, one: &Move, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
+    /// Copies the rows, and then stores the target as their shard.
+    async fn copy(&self, job: &Job, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
+        let one = &job.one;
         let (source, target) = (self.shard(&one.source)?, self.shard(&one.target)?);
-        source.batch(&[fence::set(one)?]).await?;
-        let results = target.batch(&[fence::set(one)?, fence::select(one)]).await?;
+        source.batch(&[fence::set(job)?]).await?;
+        let results = target.batch(&[fence::set(job)?, fence::select(job)]).await?;
         let found = fence::read(results.get(1..).unwrap_or_default())?;
         let (mut position, mut copied) = found.ok_or_else(|| SqlError::new("a later move has begun"))?;
         if position == Position::Ended {
@@ -125,14 +124,14 @@ impl<D: Databases> SqlMoves<D> {
             *pages -= 1;
             match &position {
                 Position::Clear => {
-                    let close = fence::close(one, &position.next(), 0)?;
-                    if copying::clear_page(one, &target, &position, close).await? {
+                    let close = fence::close(job, &position.next(), 0)?;
+                    if copying::clear_page(job, &target, &position, close).await? {
                         position = position.next();
                     }
                 }
                 _ => {
                     let (next, count) =
-                        copying::copy_page(one, &source, &target, &position, self.terms).await?;
+                        copying::copy_page(job, &source, &target, &position, self.terms).await?;
                     (position, copied) = (next, copied + count as u64);
                 }
             }
@@ -141,38 +140,37 @@ impl<D: Databases> SqlMoves<D> {
         if position != Position::End {
             return Ok(());
         }
-        let used = [storage::select_use(&one.tenant)];
+        let used = [job.select_use()];
         let (before, after) = (source.batch(&used).await?, target.batch(&used).await?);
-        let used = |results: &[_]| results.first().map(storage::read_use).transpose();
-        if used(&before)? == used(&after)? {
+        if read_use(&before)? == read_use(&after)? {
             self.root(&root::switch(one, now)).await?;
             let results = self.root(&[root::select(&one.tenant)]).await?;
-            if root::read_one(&results)?.is_some_and(|(latest, _)| latest.phase == MovePhase::Cleaning) {
+            if root::read_one(&results)?.is_some_and(|latest| latest.one.phase == MovePhase::Cleaning) {
                 // At once, because the next step may follow much later.
-                target.batch(&[fence::end(one)?]).await?;
+                target.batch(&[fence::end(job)?]).await?;
             }
             return Ok(());
         }
         let results = self.root(&[root::enter(one, MovePhase::Canceling, now)]).await?;
         match is_any(&results)? {
-            true => Err(SqlError::new("the copy differs from the tenant's rows, so the move is canceled")),
+            true => Err(SqlError::new("the copy differs from the rows, so the move is canceled")),
             // Another run has carried the move on, which changes the rows of both shards.
             false => Ok(()),
         }
     }
 
-    /// Removes the tenant's rows from a shard and ends the fence there. Returns whether both are done.
-    async fn clear(&self, one: &Move, shard: &str, pages: &mut usize) -> Result<bool, SqlError> {
+    /// Removes the move's rows from a shard and ends the fence there. Returns whether both are done.
+    async fn clear(&self, job: &Job, shard: &str, pages: &mut usize) -> Result<bool, SqlError> {
         let shard = self.shard(shard)?;
-        let Some((position, _)) = fence::read(&shard.batch(&[fence::select(one)]).await?)? else {
+        let Some((position, _)) = fence::read(&shard.batch(&[fence::select(job)]).await?)? else {
             // Nothing was copied before the move was canceled.
-            shard.batch(&[fence::end(one)?]).await?;
+            shard.batch(&[fence::end(job)?]).await?;
             return Ok(true);
         };
         let mut is_clear = position == Position::Ended;
         while *pages > 0 && !is_clear {
             *pages -= 1;
-            is_clear = copying::clear_page(one, &shard, &position, fence::end(one)?).await?;
+            is_clear = copying::clear_page(job, &shard, &position, fence::end(job)?).await?;
         }
         Ok(is_clear)
     }
@@ -207,7 +205,12 @@ impl<D: Databases> Moves for SqlMoves<D> {
 
     async fn latest(&self, tenant: &TenantId) -> DirectoryResult<Option<Move>> {
         let results = self.root(&[root::select(tenant)]).await.map_err(failed)?;
-        Ok(root::read_one(&results).map_err(failed)?.map(|(one, _)| one))
+        Ok(root::read_one(&results).map_err(failed)?.map(|job| job.one))
+    }
+
+    async fn user_shards(&self, tenant: &TenantId) -> DirectoryResult<BTreeMap<UserId, String>> {
+        let results = self.root(&[root::select_users(tenant)]).await.map_err(failed)?;
+        root::read_users(&results).map_err(failed)
     }
 
     async fn advance(&self, tenant: Option<&TenantId>, now: Timestamp) -> DirectoryResult<()> {

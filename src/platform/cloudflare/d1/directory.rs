@@ -1,6 +1,6 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
 //! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`,
-//! `0012_pending_calls.sql`, `0013_audit.sql`). Tenants, keys, secrets and the audit trail are in the root database, with the
+//! `0012_pending_calls.sql`, `0013_audit.sql`, `0017_user_shards.sql`). Tenants, keys, secrets and the audit trail are in the root database, with the
 //! operator's Idempotency-Keys. Those of a tenant and its list of sessions are on its shard.
 
 mod rows;
@@ -123,19 +123,24 @@ impl Directory for D1Directory {
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
+        let storage = "DELETE FROM tenant_storage WHERE tenant = ?1";
         for shard in self.shards.all_of(id).await? {
-            shard.run("DELETE FROM tenant_storage WHERE tenant = ?1", &[D1Type::Text(id)]).await?;
+            shard.run(storage, &[D1Type::Text(id)]).await?;
         }
         // Until a move has ended, rows may be on another shard.
         let tenant = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL AND NOT EXISTS \
                       (SELECT 1 FROM moves WHERE tenant = ?1 AND phase NOT IN ('done', 'canceled'))";
         let moved =
             "DELETE FROM moves WHERE tenant = ?1 AND phase IN ('done', 'canceled') RETURNING 1 AS done";
+        let users = "DELETE FROM user_shards WHERE tenant = ?1 \
+                     AND NOT EXISTS (SELECT 1 FROM tenants WHERE id = ?1)";
         let id = || D1Type::Text(id);
-        let results = self.root().batch(&[(tenant, &[id()]), (moved, &[id()])]).await?;
+        let results = self.root().batch(&[(tenant, &[id()]), (users, &[id()]), (moved, &[id()])]).await?;
         if results.last().map_or(Ok(false), Rows::any)? {
+            // A shard that users have left still has the tenant's limits.
+            let fences = "DELETE FROM fences WHERE tenant = ?1";
             for shard in self.shards.all() {
-                shard.run("DELETE FROM fences WHERE tenant = ?1", &[id()]).await?;
+                shard.batch(&[(fences, &[id()]), (storage, &[id()])]).await?;
             }
         }
         Ok(())

@@ -282,11 +282,11 @@ impl FileTable for D1Files {
     }
 
     async fn reserve(&self, tree: &Tree, key: &str, now: Timestamp) -> FileResult<()> {
-        let sql = "INSERT INTO free_blobs (tenant, blob, since) VALUES (?1, ?2, ?3)";
+        let sql = "INSERT INTO free_blobs (tenant, blob, since, scope) VALUES (?1, ?2, ?3, ?4)";
         Ok(self
             .shard(tree)
             .await?
-            .run(sql, &[D1Type::Text(&tree.tenant), D1Type::Text(key), time(now)])
+            .run(sql, &[D1Type::Text(&tree.tenant), D1Type::Text(key), time(now), D1Type::Text(&tree.scope)])
             .await?)
     }
 

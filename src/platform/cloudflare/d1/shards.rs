@@ -11,7 +11,7 @@ use crate::platform::sql::SqlError;
 use crate::ports::Clock;
 use crate::types::{TenantId, UserId};
 use serde::Deserialize;
-use std::{rc::Rc, time::Duration};
+use std::{collections::HashMap, rc::Rc, time::Duration};
 use worker::{D1Type, Env, Result};
 
 /// Maximum number of tenants whose placement is cached.
@@ -33,13 +33,15 @@ pub struct Shards {
 pub type Placed = Expiring<Placement>;
 
 /// Where the rows of a tenant are.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Placement {
     /// The number of the tenant's shard.
     home: usize,
     /// The number of shards over which the users are spread, from the first one; otherwise they are on the tenant's
     /// shard.
     spread: Option<usize>,
+    /// The numbers of the shards of users that have moved.
+    moved: Rc<HashMap<UserId, usize>>,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +50,8 @@ struct PlacementRow {
     spread: Option<f64>,
     deleted_at: Option<f64>,
     moving: f64,
+    /// JSON: the shards of users that have moved.
+    moved: String,
 }
 
 impl Shards {
@@ -87,7 +91,7 @@ impl Shards {
         self.names.iter().zip(&self.all).find(|(known, _)| *known == name).map(|(_, database)| database)
     }
 
-    /// Returns the shard that holds a tenant's rows, except for those of users if they are spread. Asks the root if the
+    /// Returns the shard that holds a tenant's rows, except for those of users that are spread or have moved. Asks the root if the
     /// placement is not cached.
     ///
     /// # Errors
@@ -111,9 +115,14 @@ impl Shards {
     /// # Errors
     /// See [`Shards::of`].
     pub async fn all_of(&self, tenant: &TenantId) -> std::result::Result<Vec<Database>, SqlError> {
-        let Placement { home, spread } = self.find(tenant, Duration::ZERO).await?;
-        let others = (0..spread.unwrap_or_default()).filter(|number| *number != home);
-        std::iter::once(home).chain(others).map(|number| self.database(tenant, number)).collect()
+        let Placement { home, spread, moved } = self.find(tenant, Duration::ZERO).await?;
+        let mut numbers = vec![home];
+        for number in (0..spread.unwrap_or_default()).chain(moved.values().copied()) {
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        numbers.into_iter().map(|number| self.database(tenant, number)).collect()
     }
 
     /// Returns the number of the shard that holds the rows of a tenant or of one of its users.
@@ -125,7 +134,10 @@ impl Shards {
         tenant: &TenantId,
         user: Option<&UserId>,
     ) -> std::result::Result<usize, SqlError> {
-        let Placement { home, spread } = self.find(tenant, Duration::ZERO).await?;
+        let Placement { home, spread, moved } = self.find(tenant, Duration::ZERO).await?;
+        if let Some(number) = user.and_then(|user| moved.get(user)) {
+            return Ok(*number);
+        }
         let Some((user, spread)) = user.zip(spread) else { return Ok(home) };
         let names = self.names.get(..spread).unwrap_or(&self.names);
         let name = placement::user_shard(tenant, user, names);
@@ -159,22 +171,29 @@ impl Shards {
             return Ok(placement);
         }
         let sql = "SELECT shard, spread, deleted_at, EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 \
-                   AND phase NOT IN ('done', 'canceled')) AS moving FROM tenants WHERE id = ?1";
+                   AND phase NOT IN ('done', 'canceled')) AS moving, (SELECT json_group_object(user, shard) \
+                   FROM user_shards WHERE tenant = ?1) AS moved FROM tenants WHERE id = ?1";
         let row = self.root.rows::<PlacementRow>(sql, &[D1Type::Text(tenant)]).await?.into_iter().next();
         let written = row.as_ref().and_then(|row| row.shard.as_deref());
         let name = written.or_else(|| placement::shard(tenant, &self.names)).unwrap_or_default();
         let spread = row.as_ref().and_then(|row| row.spread).map(|count| count as usize);
-        let home = self.names.iter().position(|known| known == name);
-        let Some(home) = home else {
-            return Err(SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")));
+        let position = |name: &str| {
+            let number = self.names.iter().position(|known| known == name);
+            number.ok_or_else(|| SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")))
         };
+        let home = position(name)?;
+        let moved = row.as_ref().map(|row| serde_json::from_str::<HashMap<UserId, String>>(&row.moved));
+        let moved = moved.transpose().map_err(SqlError::new)?.unwrap_or_default().into_iter();
+        let moved: HashMap<UserId, usize> = moved
+            .map(|(user, shard)| Ok((user, position(&shard)?)))
+            .collect::<std::result::Result<_, SqlError>>()?;
         let bound = self.names.len();
         if let Some(count) = spread.filter(|count| *count > bound) {
             let why =
                 format!("tenant {tenant} is spread over {count} shards, of which only {bound} are bound");
             return Err(SqlError(why));
         }
-        let placement = Placement { home, spread };
+        let placement = Placement { home, spread, moved: Rc::new(moved) };
         // The id of a deleted tenant may be reused on another shard, but not earlier than this.
         let held_until = row.as_ref().and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
         let moving = row.is_some_and(|row| row.moving > 0.0);
@@ -182,7 +201,7 @@ impl Shards {
         let end = now + if moving { MOVING_TTL } else { SHARD_TTL };
         let expires_at = held_until.map_or(end, |held_until| held_until.min(end));
         if expires_at > now {
-            self.placed.put(tenant.to_string(), placement, expires_at, now);
+            self.placed.put(tenant.to_string(), placement.clone(), expires_at, now);
         }
         Ok(placement)
     }

@@ -1,4 +1,4 @@
-//! Copying the memory of a tenant to another database.
+//! Copying the memory of a tenant, or of one of its users, to another database.
 //!
 //! Serial numbers and the numbers of collections are unique in one database, so the target assigns new ones, in the
 //! same order. The index does not store terms in a readable form, so they are computed again from the texts.
@@ -31,23 +31,26 @@ struct CopiedRow {
     entry: EntryRow,
 }
 
-/// Queries entries after a cursor: up to `limit` of its collection, and as many of the following collections.
+/// Queries entries after a cursor, of all users or of one: up to `limit` of its collection, and as many of the following collections.
 pub(in crate::platform::sql) fn select<'a>(
     tenant: &'a TenantId,
+    user: Option<&'a UserId>,
     after: &'a Cursor,
     limit: usize,
 ) -> Vec<Statement<'a>> {
-    let statement = |collections: &str, entries: &str, serial: Option<u64>| {
+    let own = user.map_or("", |_| " AND c.user = ?5");
+    let user = user.map(|user| Value::from(user.as_str()));
+    let statement = |collections: &str, condition: &str, last: Option<Value<'a>>| {
         let sql = format!(
             "SELECT c.user, c.agent, c.kind, e.* FROM memory_collections AS c \
-             CROSS JOIN memory_entries AS e ON e.collection = c.id{entries} \
-             WHERE c.tenant = ?1 AND (c.user, c.agent, c.kind) {collections} (?2, ?3, ?4) \
+             CROSS JOIN memory_entries AS e ON e.collection = c.id \
+             WHERE c.tenant = ?1 AND (c.user, c.agent, c.kind) {collections} (?2, ?3, ?4){condition} \
              ORDER BY c.user, c.agent, c.kind, e.serial LIMIT {limit}"
         );
         let named = [tenant.as_str(), &after.user, &after.agent, &after.kind].map(Value::from);
-        Statement::new(sql, named.into_iter().chain(serial.map(Value::from)).collect::<Vec<_>>())
+        Statement::new(sql, named.into_iter().chain(last).collect::<Vec<_>>())
     };
-    vec![statement("=", " AND e.serial > ?5", Some(after.serial)), statement(">", "", None)]
+    vec![statement("=", " AND e.serial > ?5", Some(after.serial.into())), statement(">", own, user)]
 }
 
 /// Reads the results of [`select`]: each row as JSON for [`insert`], and the cursor after it. Further rows of the first
@@ -125,7 +128,8 @@ pub(in crate::platform::sql) fn insert<'a>(tenant: &'a TenantId, page: &'a str) 
 /// Queries the spaces after a user and an agent, with a watermark as the key and the part of its entry.
 pub(in crate::platform::sql) fn select_spaces<'a>(
     tenant: &'a TenantId,
-    (user, agent): (&'a str, &'a str),
+    user: Option<&'a UserId>,
+    (after, agent): (&'a str, &'a str),
     limit: usize,
 ) -> Statement<'a> {
     let entry = |watermark: &str| {
@@ -138,11 +142,14 @@ pub(in crate::platform::sql) fn select_spaces<'a>(
     let sql = format!(
         "SELECT user, agent, {} AS seen, {} AS intended, intent_watermark, dirty_since, requested_at, \
          consolidated_at, flushed_at, intent_etag FROM memory_spaces AS s \
-         WHERE tenant = ?1 AND (user, agent) > (?2, ?3) ORDER BY user, agent LIMIT {limit}",
+         WHERE tenant = ?1 AND (user, agent) > (?2, ?3){} ORDER BY user, agent LIMIT {limit}",
         entry("watermark"),
         entry("intent_watermark"),
+        user.map_or("", |_| " AND user = ?4"),
     );
-    Statement::new(sql, [tenant.as_str(), user, agent].map(Value::from))
+    let user = user.map(UserId::as_str);
+    let args = [tenant.as_str(), after, agent].into_iter().chain(user).map(Value::from);
+    Statement::new(sql, args.collect::<Vec<_>>())
 }
 
 /// Reads the result of [`select_spaces`]: each row as JSON for [`insert_spaces`], and its user and agent.

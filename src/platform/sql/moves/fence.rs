@@ -1,11 +1,11 @@
-//! The fence of a moving tenant: a row on each of its two shards. While it is closed, triggers refuse all writes of the
-//! tenant (`migrations/0014_moves.sql`).
+//! The fence of a move: a row on each of its two shards. While it is closed, triggers refuse other writes of the rows that
+//! move (`migrations/0014_moves.sql`, `migrations/0017_user_shards.sql`).
 //!
 //! The fence of an ended move stays, open, so that a late run of the move cannot close it again.
 
+use super::part::Job;
 use super::position::Position;
 use crate::platform::sql::{Rows, SqlError, Statement, Value, json};
-use crate::ports::moves::Move;
 use serde::Deserialize;
 
 /// The error with which a trigger refuses a write.
@@ -24,24 +24,27 @@ pub(super) fn is_overtaken(error: &SqlError) -> bool {
 }
 
 /// Closes the fence of a move, once. A later move replaces the fence of an earlier one.
-pub(super) fn set(one: &Move) -> Result<Statement<'static>, SqlError> {
-    let sql = "INSERT INTO fences (tenant, move, position) VALUES (?1, ?2, ?3) ON CONFLICT (tenant) DO UPDATE SET \
-               move = excluded.move, position = excluded.position, copied = 0, open = 0 WHERE move < excluded.move";
-    Ok(Statement::new(sql, args(one, &Position::Clear)?))
+pub(super) fn set(job: &Job) -> Result<Statement<'static>, SqlError> {
+    let sql = "INSERT INTO fences (tenant, move, position, part) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (tenant) \
+               DO UPDATE SET move = excluded.move, position = excluded.position, part = excluded.part, copied = 0, \
+               open = 0 WHERE move < excluded.move";
+    let mut args = args(job, &Position::Clear)?;
+    args.push(job.part().name().into());
+    Ok(Statement::new(sql, args))
 }
 
 /// Opens the fence of a move for good.
-pub(super) fn end(one: &Move) -> Result<Statement<'static>, SqlError> {
+pub(super) fn end(job: &Job) -> Result<Statement<'static>, SqlError> {
     let sql = "INSERT INTO fences (tenant, move, position, open) VALUES (?1, ?2, ?3, 1) ON CONFLICT (tenant) \
                DO UPDATE SET move = excluded.move, position = excluded.position, open = 1 \
                WHERE move <= excluded.move";
-    Ok(Statement::new(sql, args(one, &Position::Ended)?))
+    Ok(Statement::new(sql, args(job, &Position::Ended)?))
 }
 
 /// Queries the fence of a move.
-pub(super) fn select(one: &Move) -> Statement<'_> {
+pub(super) fn select(job: &Job) -> Statement<'_> {
     let sql = "SELECT position, copied FROM fences WHERE tenant = ?1 AND move = ?2";
-    Statement::new(sql, [one.tenant.as_str(), &one.id].map(Value::from))
+    Statement::new(sql, [job.tenant().as_str(), &job.one.id].map(Value::from))
 }
 
 /// Reads the result of [`select`]: the position, and the number of copied rows. `None` if there is no fence.
@@ -58,23 +61,23 @@ pub(super) fn read(results: &[impl Rows]) -> Result<Option<(Position, u64)>, Sql
 
 /// Returns the first statements of a transaction of the move. The transaction fails unless the fence is at this
 /// position, because `move` is never NULL.
-pub(super) fn open(one: &Move, position: &Position) -> Result<Vec<Statement<'static>>, SqlError> {
+pub(super) fn open(job: &Job, position: &Position) -> Result<Vec<Statement<'static>>, SqlError> {
     let check = "INSERT INTO fences (tenant, move, position) SELECT ?1, NULL, '' WHERE NOT EXISTS \
                  (SELECT 1 FROM fences WHERE tenant = ?1 AND move = ?2 AND position = ?3)";
     let open = "UPDATE fences SET open = 1 WHERE tenant = ?1";
-    let tenant = vec![Value::from(one.tenant.to_string())];
-    Ok(vec![Statement::new(check, args(one, position)?), Statement::new(open, tenant)])
+    let tenant = vec![Value::from(job.tenant().to_string())];
+    Ok(vec![Statement::new(check, args(job, position)?), Statement::new(open, tenant)])
 }
 
 /// Returns the last statement of a transaction of the move, which has copied this number of rows.
-pub(super) fn close(one: &Move, next: &Position, copied: usize) -> Result<Statement<'static>, SqlError> {
+pub(super) fn close(job: &Job, next: &Position, copied: usize) -> Result<Statement<'static>, SqlError> {
     let sql =
         "UPDATE fences SET open = 0, position = ?3, copied = copied + ?4 WHERE tenant = ?1 AND move = ?2";
-    let mut args = args(one, next)?;
+    let mut args = args(job, next)?;
     args.push((copied as u64).into());
     Ok(Statement::new(sql, args))
 }
 
-fn args(one: &Move, position: &Position) -> Result<Vec<Value<'static>>, SqlError> {
-    Ok(vec![one.tenant.to_string().into(), one.id.to_string().into(), json(position)?.into()])
+fn args(job: &Job, position: &Position) -> Result<Vec<Value<'static>>, SqlError> {
+    Ok(vec![job.tenant().to_string().into(), job.one.id.to_string().into(), json(position)?.into()])
 }

@@ -1,4 +1,4 @@
-//! The order in which a move copies the rows of a tenant.
+//! The order in which a move copies rows.
 
 use crate::platform::sql::memory::copy::Cursor;
 use crate::types::{AgentId, UserId};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Position {
-    /// Removes the tenant's rows.
+    /// Removes rows that an earlier move may have left.
     Clear,
     /// Copies a table, after the row with this key.
     Rows(Table, Vec<String>),

@@ -1,12 +1,14 @@
 //! The stored moves, in the root.
 
+use super::part::Job;
 use crate::platform::sql::{Rows, SqlError, Statement, Value, read};
 use crate::ports::moves::{Move, MovePhase};
-use crate::types::{MoveId, TenantId, Timestamp};
+use crate::types::{MoveId, TenantId, Timestamp, UserId};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// The columns of a move.
-const MOVE: &str = "m.id, m.tenant, m.source, m.target, m.phase, m.since, m.copied, m.started_at";
+const MOVE: &str = "m.id, m.tenant, m.user, m.source, m.target, m.phase, m.since, m.copied, m.started_at";
 /// The condition on a move that has not ended. An index has the same one.
 const IS_OPEN: &str = "phase NOT IN ('done', 'canceled')";
 
@@ -14,6 +16,7 @@ const IS_OPEN: &str = "phase NOT IN ('done', 'canceled')";
 struct MoveRow {
     id: MoveId,
     tenant: TenantId,
+    user: Option<UserId>,
     source: String,
     target: String,
     phase: MovePhase,
@@ -21,6 +24,7 @@ struct MoveRow {
     copied: f64,
     started_at: f64,
     deleted_at: Option<f64>,
+    spread: Option<f64>,
 }
 
 fn name(phase: MovePhase) -> Value<'static> {
@@ -34,40 +38,71 @@ fn name(phase: MovePhase) -> Value<'static> {
     })
 }
 
-/// Stores a move and returns a row, if the tenant is on its source and no other move of it is open.
+/// Stores a move and returns a row, if what moves is on its source, and no other move of the tenant is open.
 pub(super) fn insert(new: &Move) -> Statement<'_> {
+    let is_on_source = match &new.user {
+        // The shard of a user of a spread tenant is computed from its id.
+        Some(_) => {
+            "CASE WHEN EXISTS (SELECT 1 FROM user_shards WHERE tenant = ?1 AND user = ?7) \
+             THEN (SELECT shard FROM user_shards WHERE tenant = ?1 AND user = ?7) = ?3 \
+             ELSE spread IS NOT NULL OR coalesce(shard, ?3) = ?3 END"
+        }
+        None => {
+            "coalesce(shard, ?3) = ?3 AND ?7 IS NULL AND (spread IS NOT NULL OR NOT EXISTS \
+             (SELECT 1 FROM user_shards WHERE tenant = ?1 AND user_shards.shard <> ?3))"
+        }
+    };
     let sql = format!(
-        "INSERT INTO moves (tenant, id, source, target, phase, since, copied, started_at) \
-         SELECT ?1, ?2, ?3, ?4, ?5, ?6, 0, ?6 FROM tenants \
-         WHERE tenants.id = ?1 AND deleted_at IS NULL AND coalesce(shard, ?3) = ?3 \
+        "INSERT INTO moves (tenant, id, source, target, phase, since, copied, started_at, user) \
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6, 0, ?6, ?7 FROM tenants \
+         WHERE tenants.id = ?1 AND deleted_at IS NULL AND {is_on_source} \
          ON CONFLICT (tenant) DO UPDATE SET id = excluded.id, source = excluded.source, target = excluded.target, \
-         phase = excluded.phase, since = excluded.since, copied = 0, started_at = excluded.started_at \
-         WHERE NOT moves.{IS_OPEN} AND moves.id < excluded.id RETURNING 1 AS done"
+         phase = excluded.phase, since = excluded.since, copied = 0, started_at = excluded.started_at, \
+         user = excluded.user WHERE NOT moves.{IS_OPEN} AND moves.id < excluded.id RETURNING 1 AS done"
     );
     let texts = [new.tenant.as_str(), &new.id, &new.source, &new.target].map(Value::from);
-    let args: Vec<_> = texts.into_iter().chain([name(new.phase), new.since.into()]).collect();
+    let user = new.user.as_deref().map_or(Value::Null, Value::from);
+    let args: Vec<_> = texts.into_iter().chain([name(new.phase), new.since.into(), user]).collect();
     Statement::new(sql, args)
 }
 
-/// Queries the move of a tenant.
+/// Queries the latest move of a tenant.
 pub(super) fn select(tenant: &TenantId) -> Statement<'_> {
     let sql = format!(
-        "SELECT {MOVE}, t.deleted_at FROM moves AS m LEFT JOIN tenants AS t ON t.id = m.tenant WHERE m.tenant = ?1"
+        "SELECT {MOVE}, t.deleted_at, t.spread FROM moves AS m LEFT JOIN tenants AS t ON t.id = m.tenant WHERE m.tenant = ?1"
     );
     Statement::new(sql, vec![tenant.as_str().into()])
 }
 
-/// Reads the result of [`select`]: the move, and whether the tenant is deleted.
-pub(super) fn read_one(results: &[impl Rows]) -> Result<Option<(Move, bool)>, SqlError> {
+/// Reads the result of [`select`].
+pub(super) fn read_one(results: &[impl Rows]) -> Result<Option<Job>, SqlError> {
     let row = read::<MoveRow>(results, 0)?.into_iter().next();
     Ok(row.map(|row| {
-        let MoveRow { id, tenant, source, target, phase, since, copied, started_at, deleted_at } = row;
-        let [since, started_at] = [since, started_at].map(|at| Timestamp(at as u64));
-        (
-            Move { id, tenant, source, target, phase, since, copied: copied as u64, started_at },
-            deleted_at.is_some(),
-        )
+        let MoveRow { id, tenant, user, source, target, phase, .. } = row;
+        let [since, started_at] = [row.since, row.started_at].map(|at| Timestamp(at as u64));
+        let copied = row.copied as u64;
+        Job {
+            one: Move { id, tenant, user, source, target, phase, since, copied, started_at },
+            is_deleted: row.deleted_at.is_some(),
+            is_spread: row.spread.is_some(),
+        }
     }))
+}
+
+/// Queries the users of a tenant that have a shard of their own.
+pub(super) fn select_users(tenant: &TenantId) -> Statement<'_> {
+    let sql = "SELECT user, shard FROM user_shards WHERE tenant = ?1";
+    Statement::new(sql, vec![tenant.as_str().into()])
+}
+
+/// Reads the result of [`select_users`].
+pub(super) fn read_users(results: &[impl Rows]) -> Result<BTreeMap<UserId, String>, SqlError> {
+    #[derive(Deserialize)]
+    struct UserRow {
+        user: UserId,
+        shard: String,
+    }
+    Ok(read::<UserRow>(results, 0)?.into_iter().map(|row| (row.user, row.shard)).collect())
 }
 
 /// Queries the tenants of open moves. Those whose tenants cannot write come first: the others can wait.
@@ -94,13 +129,34 @@ pub(super) fn enter(one: &Move, phase: MovePhase, now: Timestamp) -> Statement<'
     Statement::new(sql, vec![tenant, id, name(one.phase), name(phase), now.into()])
 }
 
-/// Moves the tenant to the target and enters the phase that follows, in one transaction.
-pub(super) fn switch(one: &Move, now: Timestamp) -> [Statement<'_>; 2] {
-    let sql = "UPDATE tenants SET shard = ?4 WHERE id = ?1 AND EXISTS \
-               (SELECT 1 FROM moves WHERE tenant = ?1 AND id = ?2 AND phase = ?3)";
-    let args = [one.tenant.as_str(), &one.id].map(Value::from).into_iter();
-    let args: Vec<_> = args.chain([name(one.phase), one.target.as_str().into()]).collect();
-    [Statement::new(sql, args), enter(one, MovePhase::Cleaning, now)]
+/// Stores the target as the shard of what has moved and enters the phase that follows, in one transaction.
+pub(super) fn switch(one: &Move, now: Timestamp) -> Vec<Statement<'_>> {
+    let is_current = "EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 AND id = ?2 AND phase = ?3)";
+    let args = || [one.tenant.as_str().into(), one.id.as_str().into(), name(one.phase)].into_iter();
+    let target = Value::from(one.target.as_str());
+    let mut statements = Vec::new();
+    match one.user.as_deref() {
+        Some(user) => {
+            let sql = format!(
+                "INSERT INTO user_shards (tenant, user, shard) SELECT ?1, ?5, ?4 WHERE {is_current} \
+                 ON CONFLICT (tenant, user) DO UPDATE SET shard = excluded.shard"
+            );
+            let args: Vec<_> = args().chain([target, user.into()]).collect();
+            statements.push(Statement::new(sql, args));
+        }
+        None => {
+            let tenant = format!("UPDATE tenants SET shard = ?4 WHERE id = ?1 AND {is_current}");
+            statements.push(Statement::new(tenant, args().chain([target]).collect::<Vec<_>>()));
+            // These users were on the tenant's shard, so they have moved with it.
+            let users = format!(
+                "DELETE FROM user_shards WHERE tenant = ?1 AND {is_current} \
+                 AND EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND spread IS NULL)"
+            );
+            statements.push(Statement::new(users, args().collect::<Vec<_>>()));
+        }
+    }
+    statements.push(enter(one, MovePhase::Cleaning, now));
+    statements
 }
 
 /// Stores the number of copied rows.

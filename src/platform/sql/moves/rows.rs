@@ -1,5 +1,6 @@
 //! Copying rows unchanged. The columns are those of the source, so that a new column is copied too.
 
+use super::part::Job;
 use super::position::Table;
 use crate::platform::sql::{Rows, SqlError, Statement, Value, json, read};
 use crate::types::TenantId;
@@ -9,19 +10,17 @@ use serde_json::{Map, Value as Json};
 const MAX_CONTENT: usize = 1_000_000;
 
 /// Queries the rows of a table after a key.
-pub(super) fn select<'a>(
-    table: Table,
-    tenant: &'a TenantId,
-    after: &'a [String],
-    limit: usize,
-) -> Statement<'a> {
+pub(super) fn select<'a>(table: Table, job: &'a Job, after: &'a [String], limit: usize) -> Statement<'a> {
     let (name, columns) = (table.name(), table.key().join(", "));
     let start = |n: usize| after.get(n).map_or("", String::as_str);
-    let args: Vec<Value<'a>> =
-        std::iter::once(tenant.as_str()).chain((0..table.key().len()).map(start)).map(Value::from).collect();
-    let places: Vec<_> = (2..args.len() + 1).map(|n| format!("?{n}")).collect();
+    // None of the rows of a table without a condition move.
+    let condition = job.part().rows(table).unwrap_or_else(|| "false".to_owned());
+    let mut args = job.args();
+    let first = args.len() + 1;
+    args.extend((0..table.key().len()).map(start).map(Value::from));
+    let places: Vec<_> = (first..args.len() + 1).map(|n| format!("?{n}")).collect();
     let page = format!(
-        "FROM {name} WHERE tenant = ?1 AND ({columns}) > ({}) ORDER BY {columns} LIMIT {limit}",
+        "FROM {name} WHERE {condition} AND ({columns}) > ({}) ORDER BY {columns} LIMIT {limit}",
         places.join(", ")
     );
     let sql = match table {
@@ -70,13 +69,14 @@ pub(super) fn select_limits(tenant: &TenantId) -> Statement<'_> {
     Statement::new(sql, vec![tenant.as_str().into()])
 }
 
-/// Returns the statement that copies the result of [`select_limits`], a list as JSON.
+/// Returns the statement that copies the result of [`select_limits`], a list as JSON, unless a later version is there.
 pub(super) fn insert_limits<'a>(tenant: &'a TenantId, limits: &'a str) -> Statement<'a> {
     let sql = "INSERT INTO tenant_storage (tenant, max_bytes, max_sessions, max_files, max_memory_rows, limits_version) \
                SELECT ?1, value ->> 'max_bytes', value ->> 'max_sessions', value ->> 'max_files', \
                value ->> 'max_memory_rows', value ->> 'limits_version' FROM json_each(?2) WHERE true \
                ON CONFLICT (tenant) DO UPDATE SET max_bytes = excluded.max_bytes, max_sessions = excluded.max_sessions, \
                max_files = excluded.max_files, max_memory_rows = excluded.max_memory_rows, \
-               limits_version = excluded.limits_version";
+               limits_version = excluded.limits_version \
+               WHERE excluded.limits_version >= tenant_storage.limits_version";
     Statement::new(sql, [tenant.as_str(), limits].map(Value::from))
 }
