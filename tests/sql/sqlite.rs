@@ -6,7 +6,7 @@ use edge_harness::platform::sql::{Databases, ObjectSql, Row, Rows, Sql, SqlError
 use edge_harness::ports::StoreError;
 use edge_harness::types::{TenantId, UserId};
 use rusqlite::{
-    Connection,
+    Connection, StatementStatus,
     backup::Backup,
     limits::Limit,
     types::{Null, ValueRef},
@@ -295,6 +295,9 @@ impl ObjectSql for ObjectSqlite {
             self.bytes_read.set(self.bytes_read.get() + row.iter().map(text).sum::<usize>());
             read.push(ObjectRow(row));
         }
+        drop(rows);
+        let again = prepared.get_status(StatementStatus::RePrepare);
+        assert_eq!(again, 0, "SQLite plans this statement anew for each set of parameters: {sql}");
         Ok(read)
     }
 

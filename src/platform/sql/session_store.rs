@@ -167,7 +167,9 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
         if !self.exists()? {
             return Ok(Vec::new());
         }
-        let query = "SELECT key FROM document WHERE key >= ? AND key < ? AND part = 0 ORDER BY key LIMIT ?";
+        // `+ 0`: SQLite would plan the statement anew at each call if the whole limit were a parameter.
+        let query =
+            "SELECT key FROM document WHERE key >= ? AND key < ? AND part = 0 ORDER BY key LIMIT ? + 0";
         let rows = self.db.query(query, &[from.into(), to.into(), (limit as u64).into()])?;
         Ok(rows.iter().filter_map(|row| row.text(0)).collect())
     }

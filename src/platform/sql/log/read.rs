@@ -134,7 +134,8 @@ fn places<D: ObjectSql>(db: &D, select: &Select<'_>) -> Result<Vec<Place>, Store
         condition.push_str(&selects(&rest, &mut args));
         args.push((limit as u64).into());
         let query = both("seq, kind, turn, octet_length(json)", &condition, select.newest_first);
-        let rows = db.query(&format!("{query} LIMIT ?{}", args.len()), &args)?;
+        // `+ 0`: SQLite would plan the statement anew at each call if the whole limit were a parameter.
+        let rows = db.query(&format!("{query} LIMIT ?{} + 0", args.len()), &args)?;
         let count = rows.len();
         for row in rows {
             let place = Place {
