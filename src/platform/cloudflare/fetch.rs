@@ -10,7 +10,8 @@ use futures::{
 };
 use js_sys::{JSON, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
-use worker::{AbortController, Fetch, Headers, Request, RequestInit, RequestRedirect, ResponseBody};
+use web_sys::{Headers, Response};
+use worker::AbortController;
 
 /// The platform's `fetch`.
 pub struct WorkerHttp;
@@ -29,25 +30,22 @@ impl Drop for Abort {
 #[async_trait(?Send)]
 impl Http for WorkerHttp {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let mut init = RequestInit::new();
-        init.with_method(request.method.to_owned().into()).with_redirect(RequestRedirect::Manual);
-        let headers = Headers::new();
-        for (name, value) in &request.headers {
-            headers.set(name, value).map_err(failed)?;
-        }
-        init.with_headers(headers);
-        if let Some(body) = &request.body {
-            init.with_body(Some(Uint8Array::from(body.as_ref()).into()));
-        }
-        let outbound = Request::new_with_init(&request.url, &init).map_err(failed)?;
+        let lines = lines(&request.headers)?;
+        let body = match &request.body {
+            Some(body) => Uint8Array::from(body.as_ref()).into(),
+            None => JsValue::UNDEFINED,
+        };
         let controller = AbortController::default();
         let signal = controller.signal();
         let mut abort = Abort(Some(controller));
-        let response = Fetch::Request(outbound).send_with_signal(&signal).await.map_err(failed)?;
-        let headers = response.headers().entries().collect();
-        let body: LocalBoxStream<'static, _> = match response.body() {
-            ResponseBody::Stream(stream) => {
-                let mut pieces = BodyStream::new(stream)?;
+        let sent = raw_send(request.method, &request.url, &lines, &body, &signal);
+        let response = sent.await.map_err(failed)?;
+        let headers = header_lines(&response.headers());
+        let headers = headers.lines().filter_map(|line| line.split_once(':'));
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let body = match response.body() {
+            Some(stream) => {
+                let mut pieces = BodyStream::new(&stream)?;
                 let chunks = poll_fn(move |cx| {
                     let polled = pieces.poll_next_unpin(cx);
                     if polled.is_ready() && pieces.is_complete() {
@@ -58,14 +56,40 @@ impl Http for WorkerHttp {
                 });
                 chunks.boxed_local()
             }
-            _ => futures::stream::empty().boxed_local(),
+            None => futures::stream::empty().boxed_local(),
         };
-        Ok(HttpResponse { status: response.status_code(), headers, body })
+        Ok(HttpResponse { status: response.status(), headers, body })
     }
 }
 
-fn failed(error: worker::Error) -> HttpError {
-    HttpError(error.to_string())
+/// Lists headers as lines of `name:value`.
+fn lines(headers: &[(String, String)]) -> Result<String, HttpError> {
+    let line = |(name, value): &(String, String)| {
+        // As the platform does: a key that was read from a file may end with a line break.
+        let value = value.trim_ascii();
+        let fits = !name.contains([':', '\n']) && !value.contains('\n');
+        fits.then(|| format!("{name}:{value}"))
+    };
+    let lines: Option<Vec<_>> = headers.iter().map(line).collect();
+    Ok(lines.ok_or_else(|| HttpError("the name or the value of a header is invalid".into()))?.join("\n"))
+}
+
+fn failed(error: JsValue) -> HttpError {
+    HttpError(worker::Error::from(error).to_string())
+}
+
+#[wasm_bindgen(module = "/src/platform/cloudflare/http.js")]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = send)]
+    async fn raw_send(
+        method: &str,
+        url: &str,
+        lines: &str,
+        body: &JsValue,
+        signal: &web_sys::AbortSignal,
+    ) -> Result<Response, JsValue>;
+    #[wasm_bindgen(js_name = headerLines)]
+    fn header_lines(headers: &Headers) -> String;
 }
 
 #[wasm_bindgen]

@@ -2,9 +2,12 @@
 
 /** Returns the method, the URL and the headers (`name:value`), one per line: none of them can contain a line break. */
 export function head(request) {
-  let lines = `${request.method}\n${request.url}`;
-  for (const [name, value] of request.headers) lines += `\n${name}:${value}`;
-  return lines;
+  return `${request.method}\n${request.url}\n${headerLines(request.headers)}`;
+}
+
+/** Returns headers as lines of `name:value`. */
+export function headerLines(headers) {
+  return Array.from(headers, ([name, value]) => `${name}:${value}`).join("\n");
 }
 
 /** Returns headers from lines of `name:value`. Later ones replace earlier ones of the same name. */
@@ -15,6 +18,11 @@ export function headers(lines) {
     all.set(line.slice(0, at), line.slice(at + 1));
   }
   return all;
+}
+
+/** Sends a request with headers from lines of `name:value`, and returns redirects instead of following them. */
+export async function send(method, url, lines, body, signal) {
+  return fetch(url, { method, headers: headers(lines), body, signal, redirect: "manual" });
 }
 
 /** Returns a response with headers from lines of `name:value`. */
