@@ -106,7 +106,11 @@ impl Splitter {
 
     fn dispatch(&mut self, on_event: OnEvent<'_>) -> Result<bool, ModelError> {
         let done = if std::mem::take(&mut self.has_data) {
-            on_event(&self.name, &String::from_utf8_lossy(&self.data))
+            // Checking whole words at a time is several times faster than `from_utf8_lossy`.
+            match std::str::from_utf8(&self.data) {
+                Ok(data) => on_event(&self.name, data),
+                Err(_) => on_event(&self.name, &String::from_utf8_lossy(&self.data)),
+            }
         } else {
             Ok(false)
         };
