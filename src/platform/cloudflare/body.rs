@@ -3,25 +3,29 @@
 use super::exception::thrown;
 use crate::ports::http::HttpError;
 use bytes::Bytes;
-use js_sys::Uint8Array;
 use std::{
-    cell::Cell,
+    cell::RefCell,
     panic::AssertUnwindSafe,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
 };
-use wasm_bindgen::{JsCast, JsValue, prelude::*};
+use wasm_bindgen::{JsValue, prelude::*};
+
+/// Number of unread bytes at which reading pauses.
+const HIGH_WATER: usize = 1 << 20;
 
 #[wasm_bindgen(module = "/src/platform/cloudflare/streams.js")]
 extern "C" {
     type Source;
     #[wasm_bindgen(constructor, catch)]
-    fn new(stream: &JsValue, wake: &Closure<dyn FnMut()>) -> Result<Source, JsValue>;
-    #[wasm_bindgen(method, catch)]
-    fn take(this: &Source) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, getter)]
-    fn over(this: &Source) -> bool;
+    fn new(
+        stream: &JsValue,
+        deliver: &Closure<dyn FnMut(Vec<u8>) -> bool>,
+        end: &Closure<dyn FnMut(JsValue)>,
+    ) -> Result<Source, JsValue>;
+    #[wasm_bindgen(method)]
+    fn resume(this: &Source);
     #[wasm_bindgen(method)]
     fn release(this: &Source);
 
@@ -33,10 +37,20 @@ extern "C" {
 /// The pieces of a body. Dropping the stream leaves the rest unread; the connection must be closed separately.
 pub struct BodyStream {
     source: Source,
-    waker: Rc<Cell<Option<Waker>>>,
-    /// The source calls it until it is released.
-    _wake: Closure<dyn FnMut()>,
+    inbox: Rc<RefCell<Inbox>>,
+    /// The source calls them until it is released.
+    _deliver: Closure<dyn FnMut(Vec<u8>) -> bool>,
+    _end: Closure<dyn FnMut(JsValue)>,
+}
+
+/// What has arrived. The source writes it, so that reading does not leave wasm.
+#[derive(Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    is_paused: bool,
     is_over: bool,
+    error: Option<HttpError>,
+    waker: Option<Waker>,
 }
 
 impl BodyStream {
@@ -45,46 +59,67 @@ impl BodyStream {
     /// # Errors
     /// If the stream already has a reader.
     pub fn new(stream: &JsValue) -> Result<Self, HttpError> {
-        let waker = Rc::new(Cell::new(None::<Waker>));
-        // The closure only takes from a cell, so a panic leaves nothing inconsistent.
-        let woken = AssertUnwindSafe(Rc::clone(&waker));
-        let wake = Closure::new(move || {
-            if let Some(waker) = woken.take() {
-                waker.wake();
-            }
+        let inbox = Rc::<RefCell<Inbox>>::default();
+        // The closures only change the inbox, which a panic leaves complete.
+        let own = AssertUnwindSafe(Rc::clone(&inbox));
+        let deliver = Closure::new(move |bytes: Vec<u8>| {
+            change(&own, |inbox| inbox.add(bytes));
+            !own.borrow().is_paused
         });
-        let source = Source::new(stream, &wake).map_err(refused)?;
-        Ok(Self { source, waker, _wake: wake, is_over: false })
+        let own = AssertUnwindSafe(Rc::clone(&inbox));
+        let end = Closure::new(move |error: JsValue| {
+            let error = (!error.is_undefined()).then(|| refused(error));
+            change(&own, |inbox| (inbox.is_over, inbox.error) = (true, error));
+        });
+        let source = Source::new(stream, &deliver, &end).map_err(refused)?;
+        Ok(Self { source, inbox, _deliver: deliver, _end: end })
     }
 
     /// Returns whether the body has arrived completely, even if not all of it was taken.
     pub fn is_complete(&self) -> bool {
-        self.is_over || self.source.over()
+        self.inbox.borrow().is_over
+    }
+}
+
+impl Inbox {
+    fn add(&mut self, bytes: Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = bytes;
+        } else {
+            self.bytes.extend_from_slice(&bytes);
+        }
+        self.is_paused = self.bytes.len() > HIGH_WATER;
+    }
+}
+
+/// Changes the inbox, and then wakes the reader, which must not find it borrowed.
+fn change(inbox: &RefCell<Inbox>, change: impl FnOnce(&mut Inbox)) {
+    let waker = {
+        let mut inbox = inbox.borrow_mut();
+        change(&mut inbox);
+        inbox.waker.take()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
 impl futures::Stream for BodyStream {
     type Item = Result<Bytes, HttpError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.is_over {
-            return Poll::Ready(None);
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut inbox = self.inbox.borrow_mut();
+        if !inbox.bytes.is_empty() {
+            if std::mem::take(&mut inbox.is_paused) {
+                self.source.resume();
+            }
+            return Poll::Ready(Some(Ok(std::mem::take(&mut inbox.bytes).into())));
         }
-        match self.source.take() {
-            Ok(none) if none.is_undefined() => {
-                self.waker.set(Some(cx.waker().clone()));
-                Poll::Pending
-            }
-            Ok(end) if end.is_null() => {
-                self.is_over = true;
-                Poll::Ready(None)
-            }
-            Ok(bytes) => Poll::Ready(Some(Ok(bytes.unchecked_into::<Uint8Array>().to_vec().into()))),
-            Err(error) => {
-                self.is_over = true;
-                Poll::Ready(Some(Err(refused(error))))
-            }
+        if inbox.is_over {
+            return Poll::Ready(inbox.error.take().map(Err));
         }
+        inbox.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 

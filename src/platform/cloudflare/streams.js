@@ -8,87 +8,88 @@ const PROMPT = 4;
 /** Number of unread bytes at which reading or writing pauses. */
 const HIGH_WATER = 1 << 20;
 
-/** Reads a stream ahead. Calls `wake` when `take` has something to return after it had nothing. */
+/**
+ * Reads a stream ahead. Calls `deliver` with the bytes, and `end` with an error or `undefined` once all are delivered. If
+ * `deliver` returns false, reading pauses until `resume` is called.
+ */
 export class Source {
-  constructor(stream, wake) {
+  constructor(stream, deliver, end) {
     this.reader = stream.getReader();
-    this.wake = wake;
+    this.deliver = deliver;
+    this.end = end;
     this.chunks = [];
     this.size = 0;
-    this.over = false;
-    this.waiting = false;
-    this.takenAt = -WINDOW;
-    this.taken = 0;
+    this.delivered = 0;
+    this.deliveredAt = -WINDOW;
     this.timer = null;
+    this.paused = null;
     this.read();
   }
 
   async read() {
+    let failure;
     try {
-      while (this.wake) {
+      while (this.deliver) {
         const { done, value } = await this.reader.read();
-        if (done) break;
+        if (done || !this.deliver) break;
         this.chunks.push(value);
         this.size += value.length;
         this.announce();
-        if (this.size > HIGH_WATER) await new Promise((resolve) => (this.resume = resolve));
-      }
-    } catch (error) {
-      this.error = { error };
-    }
-    this.over = true;
-    this.announce();
-  }
-
-  announce() {
-    if (!this.waiting) return;
-    const rest = this.over || this.size > HIGH_WATER ? 0 : this.takenAt + WINDOW - Date.now();
-    if (rest <= 0) {
-      this.notify();
-    } else if (this.timer === null) {
-      this.timer = setTimeout(() => this.notify(), rest);
-    }
-  }
-
-  notify() {
-    clearTimeout(this.timer);
-    this.timer = null;
-    this.waiting = false;
-    this.wake?.();
-  }
-
-  /** Returns the bytes since the last call, `undefined` if there are none yet, or `null` at the end. */
-  take() {
-    if (this.size > 0) {
-      const bytes = this.chunks.length === 1 ? this.chunks[0] : new Uint8Array(this.size);
-      if (this.chunks.length > 1) {
-        let at = 0;
-        for (const chunk of this.chunks) {
-          bytes.set(chunk, at);
-          at += chunk.length;
+        if (this.paused) {
+          await this.paused;
+          this.paused = null;
         }
       }
-      this.chunks = [];
-      this.size = 0;
-      if (++this.taken >= PROMPT) this.takenAt = Date.now();
-      this.resume?.();
-      return bytes;
+    } catch (error) {
+      failure = error ?? new Error("the stream failed");
     }
-    if (!this.over) {
-      this.waiting = true;
-      return undefined;
-    }
-    if (this.error) throw this.error.error;
-    return null;
+    this.pass();
+    this.end?.(failure);
   }
 
-  /** Stops reading. `wake` is not called any more. */
-  release() {
-    clearTimeout(this.timer);
-    this.wake = null;
+  /** Delivers what has arrived, at the latest when the window ends. */
+  announce() {
+    const now = Date.now();
+    const rest = this.size > HIGH_WATER ? 0 : this.deliveredAt + WINDOW - now;
+    if (rest <= 0) {
+      if (++this.delivered >= PROMPT) this.deliveredAt = now;
+      this.pass();
+    } else if (this.timer === null) {
+      this.timer = setTimeout(() => {
+        this.timer = null;
+        this.deliveredAt = Date.now();
+        this.pass();
+      }, rest);
+    }
+  }
+
+  pass() {
+    if (this.timer !== null) clearTimeout(this.timer);
+    this.timer = null;
+    if (this.size === 0 || !this.deliver) return;
+    const bytes = this.chunks.length === 1 ? this.chunks[0] : new Uint8Array(this.size);
+    if (this.chunks.length > 1) {
+      let at = 0;
+      for (const chunk of this.chunks) {
+        bytes.set(chunk, at);
+        at += chunk.length;
+      }
+    }
     this.chunks = [];
     this.size = 0;
-    this.resume?.();
+    if (!this.deliver(bytes)) this.paused = new Promise((resolve) => (this.resume = resolve));
+  }
+
+  resume() {}
+
+  /** Stops reading. Nothing is called any more. */
+  release() {
+    clearTimeout(this.timer);
+    this.deliver = null;
+    this.end = null;
+    this.chunks = [];
+    this.size = 0;
+    this.resume();
   }
 }
 
