@@ -3,11 +3,14 @@
 use super::RuntimeContext;
 use crate::types::{Delta, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelResponse, Timestamp};
 use futures::{
-    StreamExt,
-    future::{Either, LocalBoxFuture, select},
+    FutureExt, StreamExt,
+    future::{LocalBoxFuture, poll_fn},
     stream::LocalBoxStream,
 };
-use std::time::Duration;
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
 
 /// Maximum number of events taken from the stream at once.
 const MAX_BATCH: usize = 256;
@@ -28,55 +31,38 @@ pub(super) struct FailedAttempt {
 pub(super) async fn forward(
     cx: &RuntimeContext,
     message: &MessageId,
-    events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
+    mut events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<ModelResponse, FailedAttempt> {
-    let mut outbox = Outbox { cx, message, waiting: Vec::new(), shown: false };
-    let mut events = events.ready_chunks(MAX_BATCH);
-    // Runs only while something waits for the end of the window.
-    let mut timer: Option<LocalBoxFuture<'static, ()>> = None;
-    let mut sent_at = Timestamp(0);
-    loop {
-        let together = match timer.take() {
-            None => events.next().await,
-            Some(running) => match select(events.next(), running).await {
-                Either::Left((together, running)) => {
-                    timer = Some(running);
-                    together
-                }
-                Either::Right(((), _)) => {
-                    outbox.flush();
-                    sent_at = cx.clock.now();
-                    continue;
-                }
-            },
-        };
-        let cut = || {
-            ModelError::new(ModelErrorKind::Cut, "the model's stream ended before the response was complete")
-        };
-        for event in together.unwrap_or_else(|| vec![Err(cut())]) {
-            match event {
-                Ok(ModelEvent::Done(response)) => {
-                    outbox.flush();
-                    return Ok(response);
-                }
-                Ok(event) => outbox.add(event),
-                Err(error) => {
-                    outbox.flush();
-                    return Err(FailedAttempt { error, shown: outbox.shown });
+    let (waiting, sent_at) = (Vec::new(), Timestamp(0));
+    let mut outbox = Outbox { cx, message, waiting, shown: false, sent_at, timer: None };
+    // Not a loop of awaits: each would poll the stream once more to find that nothing else has arrived.
+    poll_fn(|task| {
+        loop {
+            for _ in 0..MAX_BATCH {
+                let Poll::Ready(event) = events.poll_next_unpin(task) else {
+                    outbox.send(task);
+                    return Poll::Pending;
+                };
+                match event.unwrap_or_else(|| Err(cut())) {
+                    Ok(ModelEvent::Done(response)) => {
+                        outbox.flush();
+                        return Poll::Ready(Ok(response));
+                    }
+                    Ok(event) => outbox.add(event),
+                    Err(error) => {
+                        outbox.flush();
+                        return Poll::Ready(Err(FailedAttempt { error, shown: outbox.shown }));
+                    }
                 }
             }
+            outbox.send(task);
         }
-        if timer.is_none() && !outbox.waiting.is_empty() {
-            let elapsed = cx.clock.now().since(sent_at);
-            match BATCH_WINDOW.checked_sub(elapsed).filter(|rest| !rest.is_zero()) {
-                Some(rest) => timer = Some(cx.clock.sleep(rest)),
-                None => {
-                    outbox.flush();
-                    sent_at = cx.clock.now();
-                }
-            }
-        }
-    }
+    })
+    .await
+}
+
+fn cut() -> ModelError {
+    ModelError::new(ModelErrorKind::Cut, "the model's stream ended before the response was complete")
 }
 
 /// Deltas that are not sent yet.
@@ -85,9 +71,30 @@ struct Outbox<'a> {
     message: &'a MessageId,
     waiting: Vec<Delta>,
     shown: bool,
+    sent_at: Timestamp,
+    /// Runs only while something waits for the end of the window.
+    timer: Option<LocalBoxFuture<'static, ()>>,
 }
 
 impl Outbox<'_> {
+    /// Sends the waiting deltas, or wakes the task when the window has ended.
+    fn send(&mut self, task: &mut Context<'_>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let now = self.cx.clock.now();
+        let rest = BATCH_WINDOW.saturating_sub(now.since(self.sent_at));
+        if self.timer.is_none() && !rest.is_zero() {
+            self.timer = Some(self.cx.clock.sleep(rest));
+        }
+        if self.timer.as_mut().is_some_and(|timer| timer.poll_unpin(task).is_pending()) {
+            return;
+        }
+        self.timer = None;
+        self.flush();
+        self.sent_at = now;
+    }
+
     fn add(&mut self, event: ModelEvent) {
         let id = || self.message.to_owned();
         let delta = match event {

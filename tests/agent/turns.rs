@@ -47,6 +47,25 @@ fn records_are_deferred_while_a_message_is_streamed() {
 }
 
 #[test]
+fn the_first_token_is_sent_at_once_and_those_within_ten_milliseconds_together() {
+    let stage = Stage::demo();
+    // A token every four milliseconds.
+    stage.post("t1", "/slow 4 5");
+    stage.run();
+    let session = stage.session();
+    let sent_after = |span| {
+        stage.tick(ms(span));
+        session.hub().streamed().map(|(_, text)| text).unwrap_or_default()
+    };
+    assert_eq!(sent_after(4), "word1 ");
+    assert_eq!(sent_after(4), "word1 ");
+    assert_eq!(sent_after(4), "word1 ");
+    assert_eq!(sent_after(2), "word1 word2 word3 ");
+    stage.settle();
+    stage.check();
+}
+
+#[test]
 fn deferred_records_survive_a_crash() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 3");

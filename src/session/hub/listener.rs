@@ -58,20 +58,29 @@ pub struct Interrupted;
 /// The reading end.
 pub type ByteReceiver = LocalBoxStream<'static, Result<Bytes, Interrupted>>;
 
+/// Joins the chunks that wait, because each costs the platform a separate task.
+fn joined(first: Bytes, receiver: &mut mpsc::UnboundedReceiver<Bytes>) -> Bytes {
+    let Ok(second) = receiver.try_recv() else { return first };
+    let mut bytes = [first, second].concat();
+    for _ in 2..MAX_BATCH {
+        let Ok(piece) = receiver.try_recv() else { break };
+        bytes.extend_from_slice(&piece);
+    }
+    bytes.into()
+}
+
 impl Listener {
     /// Creates a listener of this caller, and its stream.
     pub fn new(interest: Interest, caller: &Principal) -> (Self, ByteReceiver) {
-        let (sender, receiver) = mpsc::unbounded::<Bytes>();
+        let (sender, mut receiver) = mpsc::unbounded::<Bytes>();
         let backlog = Rc::new(Cell::new(0_usize));
         let waiting = Rc::clone(&backlog);
-        // Waiting chunks are joined, because each chunk costs the platform a separate task.
-        let stream = receiver.ready_chunks(MAX_BATCH).map(move |pieces| {
-            let bytes = match <[Bytes; 1]>::try_from(pieces) {
-                Ok([one]) => one,
-                Err(several) => Bytes::from(several.concat()),
-            };
-            waiting.set(waiting.get().saturating_sub(bytes.len()));
-            Ok(bytes)
+        let stream = stream::poll_fn(move |task| {
+            receiver.poll_next_unpin(task).map(|first| {
+                let bytes = joined(first?, &mut receiver);
+                waiting.set(waiting.get().saturating_sub(bytes.len()));
+                Some(Ok(bytes))
+            })
         });
         let is_interrupted = Rc::new(Cell::new(false));
         let at_end = Rc::clone(&is_interrupted);
