@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long the objects of sessions send to an operator before they would check the credential again.
+/// How long an operator may read the log of a session. An operator has no credential that a session could check again.
 const VALIDITY: Duration = Duration::from_hours(1);
 /// Number of keys of one query.
 const KEYS: usize = 200;

@@ -35,26 +35,27 @@ impl Params {
 /// Matches a percent-encoded path against a pattern. `{name}` matches one segment that is not empty,
 /// `{name*}` at the end matches the rest of the path.
 pub fn matches(pattern: &'static str, path: &str) -> Option<Params> {
-    let mut values = Vec::new();
-    let mut rest = Some(path);
-    for expected in pattern.split('/') {
-        let here = rest?;
-        let (segment, remaining) = match here.split_once('/') {
-            Some((segment, remaining)) if !expected.ends_with("*}") => (segment, Some(remaining)),
-            _ => (here, None),
-        };
-        rest = remaining;
-        match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-            Some(name) => {
-                let value = percent_decode_str(segment).decode_utf8().ok()?;
-                if value.is_empty() {
-                    return None;
-                }
-                values.push((name.trim_end_matches('*'), value.into_owned()));
-            }
-            None if expected == segment => {}
-            None => return None,
-        }
+    let expected = pattern.split('/');
+    let count = expected.clone().count();
+    let is_open = pattern.ends_with("*}");
+    let segments = path.splitn(if is_open { count } else { count + 1 }, '/');
+    if segments.clone().count() != count {
+        return None;
     }
-    rest.is_none().then_some(Params { pattern, values })
+    let pairs = || expected.clone().zip(segments.clone());
+    // Most patterns do not match, so nothing is decoded before all segments are compared.
+    if !pairs().all(|(expected, segment)| parameter(expected).is_some() || expected == segment) {
+        return None;
+    }
+    let named = pairs().filter_map(|(expected, segment)| Some((parameter(expected)?, segment)));
+    let decoded = named.map(|(name, segment)| {
+        let value = percent_decode_str(segment).decode_utf8().ok()?;
+        (!value.is_empty()).then(|| (name, value.into_owned()))
+    });
+    Some(Params { pattern, values: decoded.collect::<Option<_>>()? })
+}
+
+/// Returns the name of the parameter in a segment of a pattern.
+fn parameter(segment: &'static str) -> Option<&'static str> {
+    Some(segment.strip_prefix('{')?.strip_suffix('}')?.trim_end_matches('*'))
 }

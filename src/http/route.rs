@@ -83,7 +83,7 @@ impl Route {
         self
     }
 
-    /// Starts a turn, unless the session has another one.
+    /// Marks that a request may start a turn.
     pub const fn starts_turn(mut self) -> Self {
         self.starts_turn = true;
         self

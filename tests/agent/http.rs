@@ -105,13 +105,19 @@ fn a_stream_ends_soon_after_its_credential() {
     assert_eq!(open.next().now_or_never(), Some(None), "the stream has ended");
 }
 
-#[test]
-fn a_reader_is_pinged_after_a_long_replay() {
+/// Creates a stage whose session has more records than one page.
+fn after_three_long_turns() -> Stage {
     let stage = Stage::demo();
     for turn in 0..3 {
         stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
         stage.settle();
     }
+    stage
+}
+
+#[test]
+fn a_reader_is_pinged_after_a_long_replay() {
+    let stage = after_three_long_turns();
     let mut slow = stream(ask(&stage, "GET /events", "", &json!({})).unwrap());
     // Longer than pings wait for the first listener.
     for _ in 0..4 {
@@ -130,11 +136,7 @@ fn a_reader_is_pinged_after_a_long_replay() {
 
 #[test]
 fn stored_records_that_end_early_are_no_whole_body() {
-    let stage = Stage::demo();
-    for turn in 0..3 {
-        stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
-        stage.settle();
-    }
+    let stage = after_three_long_turns();
     let mut asked = request("GET /events", "", &[("accept", "application/x-ndjson")], Vec::new());
     asked.principal.valid_until = stage.host().now() + ms(60_000);
     let mut whole = stream(respond(&stage, &asked).unwrap());
