@@ -44,26 +44,28 @@ pub fn order(ledger: &Ledger, view: &View) {
     let tenant = view.name.split('/').next().unwrap_or_default();
     let rules_change = ledger.scenario.people.tenants.get(tenant).is_some_and(|policies| policies.len() > 1);
     for turn in &view.turns {
-        let mut began: BTreeMap<&str, u64> = BTreeMap::new();
+        // An approval may change the arguments of a call that has run before and was interrupted.
+        let mut first_runs: BTreeMap<&str, &Run> = BTreeMap::new();
         for run in runs_of(&runs, view, turn) {
-            began.entry(&run.call_id).or_insert(run.began);
+            first_runs.entry(&run.call_id).or_insert(run);
         }
         for (place, second) in turn.calls.iter().enumerate() {
-            let Some(begins) = began.get(second.id.as_str()) else { continue };
+            let Some(second_run) = first_runs.get(second.id.as_str()) else { continue };
+            let begins = second_run.began;
             for first in turn.calls[..place].iter().filter(|first| first.message == second.message) {
-                let conflict = !first.reads || !second.reads || first.touches == second.touches;
+                let Some(first_run) = first_runs.get(first.id.as_str()) else { continue };
+                let conflict = !first.reads || !second.reads || first_run.touches == second_run.touches;
                 // A call that was interrupted, and that new rules deny, does not run again.
                 let over =
-                    view.outcome(first).is_some_and(|own| own.moment < *begins || outcome(own) == "denied");
+                    view.outcome(first).is_some_and(|own| own.moment < begins || outcome(own) == "denied");
                 // Rules denied the first call, the denial was lost with the copy of the session that ran the second one, and
                 // newer rules allow it.
-                let is_allowed_later = rules_change
-                    && began.get(first.id.as_str()).is_some_and(|first_begins| {
-                        let resumed = |entry: &Entry| (*begins..*first_begins).contains(&entry.moment);
-                        let mut entries = turn.records.iter().map(|place| &view.entries[*place]);
-                        entries.any(|entry| entry.kind == "turn.resumed" && resumed(entry))
-                    });
-                if conflict && began.contains_key(first.id.as_str()) && !over && !is_allowed_later {
+                let is_allowed_later = rules_change && {
+                    let resumed = |entry: &Entry| (begins..first_run.began).contains(&entry.moment);
+                    let mut entries = turn.records.iter().map(|place| &view.entries[*place]);
+                    entries.any(|entry| entry.kind == "turn.resumed" && resumed(entry))
+                };
+                if conflict && !over && !is_allowed_later {
                     ledger.find(5, format!("{} started before {} ended", second.id, first.id));
                 }
             }

@@ -25,7 +25,6 @@ pub struct Call {
     pub message: String,
     /// Tool and arguments.
     pub key: String,
-    pub touches: String,
     pub reads: bool,
     /// The position of its outcome.
     pub completed: Option<usize>,
@@ -144,7 +143,6 @@ impl Turn {
                 self.calls.push(Call {
                     id: text("call_id"),
                     key: format!("{name} {args}"),
-                    touches: args["key"].to_string(),
                     reads: tools::reads(&name).unwrap_or(false),
                     message: text("message"),
                     name,
@@ -172,7 +170,6 @@ impl Turn {
                     if value["args"].is_object() {
                         // The arguments that the call will run with.
                         call.key = format!("{} {}", call.name, value["args"]);
-                        call.touches = value["args"]["key"].to_string();
                     }
                 }
             }
