@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 /// How soon a turn continues after an eviction or a refused write, in milliseconds.
 pub const RECOVERY_MS: u64 = 25_000;
+/// How long an abort waits for subagents at most, in milliseconds.
+const CANCEL_MS: u64 = 700;
 /// Minimum time left of the turn when a call starts, in milliseconds.
 pub const MIN_REMAINING_MS: u64 = 1_000;
 
@@ -129,7 +131,9 @@ pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
 
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get());
         let excused = if disturbed >= start.at { disturbed + RECOVERY_MS + waited } else { 0 };
-        over("ms of a turn", end.at - start.at, deadline.max(excused) - start.at);
+        // A turn that its last subagent resumes does not run while an abort waits for the subagents.
+        let aborting = if end.kind == "turn.canceled" { CANCEL_MS } else { 0 };
+        over("ms of a turn", end.at - start.at, deadline.max(excused) + aborting - start.at);
         explained(ledger, view, turn, &end.value);
     }
 }
