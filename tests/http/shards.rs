@@ -20,14 +20,20 @@ fn tenant(server: &Server, id: &str, shard: Option<&str>) -> (String, Client) {
     let mut shown = server.admin().get(&format!("{TENANTS}/{id}")).expect(200);
     shown.as_object_mut().unwrap().remove("storage");
     assert_eq!(shown, made);
-    let scopes = json!({ "scopes": ["chat", "read", "admin"] });
-    let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
-    let client = server.anonymous().with_key(key["key"].as_str().unwrap());
+    let client = client_of(server, id);
     client.post("/v1/sessions", json!({ "id": format!("session-of-{id}") })).expect(201);
     for (path, text) in [("same/small", format!("small-of-{id} ")), ("same/large", large(id))] {
         assert_eq!(client.send("PUT", &file(path), text.as_bytes()).status, 201);
     }
     (made["shard"].as_str().unwrap().to_owned(), client)
+}
+
+/// Creates a key of a tenant, and returns its client.
+#[track_caller]
+fn client_of(server: &Server, tenant: &str) -> Client {
+    let scopes = json!({ "scopes": ["chat", "read", "admin"] });
+    let key = server.admin().post(&format!("{TENANTS}/{tenant}/keys"), scopes).expect(201);
+    server.anonymous().with_key(key["key"].as_str().unwrap())
 }
 
 fn file(path: &str) -> String {
@@ -291,9 +297,7 @@ fn the_users_of_a_spread_tenant_are_on_all_shards() {
     let mut server = Server::start_with(json!({}), None);
     let body = json!({ "id": "wide", "shard": "DB", "spread": true });
     assert_eq!(server.admin().post(TENANTS, body).expect(201)["spread"], 2);
-    let scopes = json!({ "scopes": ["chat", "read", "admin"] });
-    let key = server.admin().post(&format!("{TENANTS}/wide/keys"), scopes).expect(201);
-    let client = server.anonymous().with_key(key["key"].as_str().unwrap());
+    let client = client_of(&server, "wide");
     let users: Vec<String> = (0..8).map(|n| format!("user-{n}")).collect();
     let path = |user: &str, name: &str| format!("/v1/workspace/files/{name}?user={user}");
     for user in &users {
@@ -396,9 +400,7 @@ fn a_user_moves_and_so_do_the_rows_of_no_user() {
     for (id, spread) in [("wide", true), ("plain", false)] {
         let body = json!({ "id": id, "shard": "DB", "spread": spread });
         server.admin().post(TENANTS, body).expect(201);
-        let scopes = json!({ "scopes": ["chat", "read", "admin"] });
-        let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
-        let client = server.anonymous().with_key(key["key"].as_str().unwrap());
+        let client = client_of(&server, id);
         let path = |user: &str, name: &str| format!("/v1/workspace/files/{name}?user={user}");
         // Of `wide`, the ids of `ann` and `cy` determine `DB_1`, and the others `DB`.
         let users = ["ann", "eve", "cy", "gus"];
