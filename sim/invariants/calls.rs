@@ -60,11 +60,12 @@ pub fn order(ledger: &Ledger, view: &View) {
                     view.outcome(first).is_some_and(|own| own.moment < begins || outcome(own) == "denied");
                 // Rules denied the first call, the denial was lost with the copy of the session that ran the second one, and
                 // newer rules allow it.
-                let is_allowed_later = rules_change && {
-                    let resumed = |entry: &Entry| (begins..first_run.began).contains(&entry.moment);
-                    let mut entries = turn.records.iter().map(|place| &view.entries[*place]);
-                    entries.any(|entry| entry.kind == "turn.resumed" && resumed(entry))
-                };
+                let is_allowed_later = rules_change
+                    && runs_of(&runs, view, turn).filter(|run| run.call_id == first.id).any(|later| {
+                        let resumed = |entry: &Entry| (begins..later.began).contains(&entry.moment);
+                        let mut entries = turn.records.iter().map(|place| &view.entries[*place]);
+                        entries.any(|entry| entry.kind == "turn.resumed" && resumed(entry))
+                    });
                 if conflict && !over && !is_allowed_later {
                     ledger.find(5, format!("{} started before {} ended", second.id, first.id));
                 }
