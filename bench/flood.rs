@@ -38,8 +38,8 @@ struct Flood {
 }
 
 /// Measures the first token of a tenant alone, and while another tenant floods the server from [`CONNECTIONS`]
-/// connections. First each waits as long as `retry-after` says, as client libraries do. Then it is played again, and each
-/// waits for a second at most.
+/// connections. First each waits as long as `retry-after` says, as client libraries do. Then the flood is repeated, and
+/// each waits for a second at most.
 ///
 /// Further measurements show what of this is not due to the flood: the turns that the other tenant may run, and what
 /// the clients and their connections cost on a machine that also runs the server.

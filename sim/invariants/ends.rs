@@ -132,7 +132,9 @@ pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get());
         let excused = if disturbed >= start.at { disturbed + RECOVERY_MS + waited } else { 0 };
         // A turn that its last subagent resumes does not run while an abort waits for the subagents.
-        let aborting = if end.kind == "turn.canceled" { CANCEL_MS } else { 0 };
+        let mut records = turn.records.iter().map(|place| &view.entries[*place]);
+        let is_held = end.kind == "turn.canceled" && records.any(|entry| entry.kind == "subagent.started");
+        let aborting = if is_held { CANCEL_MS } else { 0 };
         over("ms of a turn", end.at - start.at, deadline.max(excused) + aborting - start.at);
         explained(ledger, view, turn, &end.value);
     }

@@ -71,8 +71,8 @@ pub struct Move {
 /// ```
 #[async_trait(?Send)]
 pub trait Moves {
-    /// Stores a new move. Returns `false` if the tenant does not exist, what moves is no longer on the source, or another
-    /// move of the tenant has not ended.
+    /// Stores a new move. Returns `false` if the tenant does not exist, the tenant or the user is no longer on the
+    /// source, or another move of the tenant has not ended.
     async fn start(&self, new: &Move) -> DirectoryResult<bool>;
     /// Cancels the latest move of a tenant. Returns `false` if the rows are already on their new shard, or there is no move.
     async fn cancel(&self, tenant: &TenantId, now: Timestamp) -> DirectoryResult<bool>;

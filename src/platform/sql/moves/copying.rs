@@ -47,7 +47,6 @@ async fn read_rows(
 ) -> Result<Vec<Row>, SqlError> {
     let (tenant, part) = (job.tenant(), job.part());
     Ok(match position {
-        Position::Rows(table, _) if part.rows(*table).is_none() => Vec::new(),
         Position::Entries(_) | Position::Spaces(..) if part.memory().is_none() => Vec::new(),
         Position::Rows(table, after) => {
             let found = source.batch(&[rows::select(*table, job, after, PAGE_SIZE)]).await?;

@@ -19,7 +19,7 @@ pub(super) enum Part<'a> {
     User(&'a UserId),
 }
 
-/// A stored move, with what it must know of its tenant.
+/// A stored move, and the properties of its tenant on which it depends.
 pub(super) struct Job {
     /// The move.
     pub one: Move,
@@ -50,7 +50,7 @@ impl Job {
         std::iter::once(self.tenant().as_str()).chain(user).map(Value::from).collect()
     }
 
-    /// Returns the statement that counts what moves; see [`read_use`].
+    /// Returns the statement that counts the rows that move; see [`read_use`].
     pub(super) fn select_use(&self) -> Statement<'_> {
         let part = self.part();
         let sum = |table: &str, condition: Option<String>, columns: [&str; 2]| {

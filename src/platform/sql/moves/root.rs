@@ -38,7 +38,7 @@ fn name(phase: MovePhase) -> Value<'static> {
     })
 }
 
-/// Stores a move and returns a row, if what moves is on its source, and no other move of the tenant is open.
+/// Stores a move and returns a row, if the tenant or the user is on the source, and no other move of the tenant is open.
 pub(super) fn insert(new: &Move) -> Statement<'_> {
     let is_on_source = match &new.user {
         // The shard of a user of a spread tenant is computed from its id.
@@ -129,7 +129,7 @@ pub(super) fn enter(one: &Move, phase: MovePhase, now: Timestamp) -> Statement<'
     Statement::new(sql, vec![tenant, id, name(one.phase), name(phase), now.into()])
 }
 
-/// Stores the target as the shard of what has moved and enters the phase that follows, in one transaction.
+/// Stores the target as the shard of the tenant or the user and enters the phase that follows, in one transaction.
 pub(super) fn switch(one: &Move, now: Timestamp) -> Vec<Statement<'_>> {
     let is_current = "EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 AND id = ?2 AND phase = ?3)";
     let args = || [one.tenant.as_str().into(), one.id.as_str().into(), name(one.phase)].into_iter();
