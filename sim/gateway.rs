@@ -163,7 +163,10 @@ impl Client {
 pub fn authorize(call: &SessionRequest) -> Result<(), Problem> {
     let found = routes::find(call.request.method(), call.request.uri().path())?;
     match found.route.handler {
-        Handler::Session(scope, _) | Handler::NewSession(scope, _) | Handler::Unread(scope, _)
+        Handler::Session(scope, _)
+        | Handler::Face(scope, ..)
+        | Handler::NewSession(scope, _)
+        | Handler::Unread(scope, _)
             if !call.principal.scopes.allow(scope) =>
         {
             Err(Problem::new(ErrorCode::MissingScope, "the credential lacks the scope of the route"))

@@ -20,6 +20,7 @@ pub mod erasure;
 pub mod etag;
 pub mod expiring;
 mod export;
+pub mod faces;
 mod failure_limit;
 mod failures;
 pub mod forward;

@@ -453,7 +453,7 @@ fn is_due(record: &Record) -> bool {
 }
 
 /// Copies the record's sequence number into its message.
-fn numbered(mut record: Record) -> Record {
+pub(crate) fn numbered(mut record: Record) -> Record {
     if let EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } = &mut record.kind {
         Rc::make_mut(message).seq = record.seq;
     }

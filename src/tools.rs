@@ -3,7 +3,6 @@
 pub mod ask_user;
 pub mod current_time;
 pub mod echo;
-pub mod external;
 pub mod files;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
@@ -18,7 +17,6 @@ pub mod web_fetch;
 pub use ask_user::AskUser;
 pub use current_time::CurrentTime;
 pub use echo::Echo;
-pub use external::ExternalTool;
 pub use read_artifact::ReadArtifact;
 pub use recall::Recall;
 pub use subagent::Subagent;

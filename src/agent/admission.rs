@@ -191,10 +191,13 @@ pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: Ope
 
 async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
     let OpenCall { call, status, within_budget, resolved } = open;
-    let allowed = agent.allowed_tools(&cx.session.state());
-    let known = agent.toolkit.get(&call.name);
+    let (allowed, of_client) = {
+        let state = cx.session.state();
+        (agent.allowed_tools(&state), state.client_tools().to_vec())
+    };
+    let known = agent.tool(&of_client, &call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
-    if status == CallStatus::Started && known.is_none_or(|(spec, _)| !spec.idempotent) {
+    if status == CallStatus::Started && known.as_ref().is_none_or(|(spec, _)| !spec.idempotent) {
         let settled =
             PreparedCall::settled(call, unknown("the session was evicted while the tool was running"));
         // The call may have written something, so that later calls must not share its wave.
@@ -203,7 +206,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     if let Some(refusal) = resolved.refusal {
         return PreparedCall::settled(call, refusal_outcome(refusal));
     }
-    let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
+    let mut event = PreActing { call: call.clone(), spec: known.as_ref().map(|(spec, _)| *spec) };
     if let Some(args) = &resolved.args {
         event.call.args = args.clone();
     }
@@ -230,7 +233,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let Some((spec, tool)) = known else {
         // Only the tools that this turn may use are listed, because the model will try one of them next.
         let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
-        let names: Vec<&str> = agent.toolkit.names().filter(usable).collect();
+        let of_client = of_client.iter().map(|spec| spec.name.as_str());
+        let names: Vec<&str> = agent.toolkit.names().filter(usable).chain(of_client).collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
@@ -274,7 +278,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         None => {
             let shown = resolved.shown;
             let answered = resolved.answer.map(|answer| Answered { answer, shown });
-            Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered, approved }
+            Admission::Run { tool, spec: spec.clone(), call: event.call, answered, approved }
         }
         Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
             Ok(suspension) => Admission::Wait(Box::new(Suspension { by, ..suspension })),

@@ -52,8 +52,9 @@ impl HarnessAgent {
             // Older logs store `turn.reflected` as `reflection.completed`.
             let kinds = &["tool.started", "tool.completed", "turn.reflected", "reflection.completed"];
             let own = Select { turn: Some(cx.turn()), kinds, ..Select::default() };
+            let state = cx.session.state();
             for record in cx.session.records(own) {
-                cx.state.observe(|name| self.toolkit.spec(name), &record?.kind);
+                cx.state.observe(|name| self.spec(state.client_tools(), name), &record?.kind);
             }
         }
         Ok(())

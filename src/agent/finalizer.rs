@@ -14,7 +14,7 @@ use crate::session::{Draft, WriteError};
 use crate::turn::{TurnMachine, citations};
 use crate::types::{
     CallId, CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Reply, Role, Source, StopReason,
-    ToolOutcome, TurnEnd, TurnPhase, TurnStatus,
+    ToolOutcome, ToolSpec, TurnEnd, TurnPhase, TurnStatus,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -70,7 +70,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     None if ending.interrupted && call.status == CallStatus::Waiting => {
                         ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
                     }
-                    None => cut_off_outcome(agent, &name, begun, ending.reason),
+                    None => {
+                        cut_off_outcome(agent, session.state().client_tools(), &name, begun, ending.reason)
+                    }
                 };
                 *outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 let call_id = call.call_id.clone();
@@ -226,8 +228,14 @@ fn call_names(cx: &RuntimeContext) -> Vec<(CallId, String)> {
 }
 
 /// Returns the outcome of a call that had none when its turn ended.
-fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopReason) -> ToolOutcome {
-    let spec = agent.toolkit.get(name).map(|(spec, _)| spec);
+fn cut_off_outcome(
+    agent: &HarnessAgent,
+    of_client: &[ToolSpec],
+    name: &str,
+    begun: bool,
+    reason: StopReason,
+) -> ToolOutcome {
+    let spec = agent.spec(of_client, name);
     let idempotent = spec.is_some_and(|spec| spec.idempotent);
     let reads = spec.is_some_and(|spec| spec.effect.is_read());
     let late = reason == StopReason::Deadline;

@@ -1,8 +1,8 @@
 //! The agent: everything that all of its turns share.
 
 use super::{
-    ContextSource, FollowUp, Interval, Settings, StateRules, Toolkit, context_manager::ContextManager,
-    hook::HookEvent, hook_chain::HookChain, runtime_state::Prefetch,
+    ContextSource, DynTool, ExternalTool, FollowUp, Interval, Settings, StateRules, Toolkit,
+    context_manager::ContextManager, hook::HookEvent, hook_chain::HookChain, runtime_state::Prefetch,
 };
 use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::Modes;
@@ -49,6 +49,24 @@ impl HarnessAgent {
         &self.toolkit
     }
 
+    /// Finds a tool of the agent, or among those of the client.
+    pub(super) fn tool<'a>(
+        &'a self,
+        of_client: &'a [ToolSpec],
+        name: &str,
+    ) -> Option<(&'a ToolSpec, Rc<dyn DynTool>)> {
+        if let Some((spec, tool)) = self.toolkit.get(name) {
+            return Some((spec, Rc::clone(tool)));
+        }
+        let spec = of_client.iter().find(|spec| spec.name == name)?;
+        Some((spec, Rc::new(ExternalTool::from(spec.clone()))))
+    }
+
+    /// Finds the specification of a tool; see [`HarnessAgent::tool`].
+    pub(super) fn spec<'a>(&'a self, of_client: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
+        self.toolkit.spec(name).or_else(|| of_client.iter().find(|spec| spec.name == name))
+    }
+
     /// Returns the agent's modes.
     pub fn modes(&self) -> &Rc<Modes> {
         &self.modes
@@ -63,8 +81,14 @@ impl HarnessAgent {
     /// and the mode allow. `None` means all.
     pub(super) fn allowed_tools(&self, state: &SessionState) -> Option<Vec<String>> {
         let asked = state.activity.turn.as_ref().and_then(|turn| turn.options.tools.clone());
-        let Some(mut has) = self.modes.tools(self.mode(state), self.toolkit.names()) else { return asked };
-        has.retain(|name| asked.as_ref().is_none_or(|asked| asked.contains(name)));
+        let mut has = match self.modes.tools(self.mode(state), self.toolkit.names()) {
+            Some(mut has) => {
+                has.retain(|name| asked.as_ref().is_none_or(|asked| asked.contains(name)));
+                has
+            }
+            None => asked?,
+        };
+        has.extend(state.client_tools().iter().map(|spec| spec.name.clone()));
         Some(has)
     }
 
@@ -83,8 +107,8 @@ impl HarnessAgent {
         self.toolkit.names().filter(has).map(str::to_owned).collect()
     }
 
-    /// Returns the stable start of the prompt: the agent's instructions, followed by those of the mode or the
-    /// subagent.
+    /// Returns the stable start of the prompt: the agent's instructions, followed by those of the caller, the mode or
+    /// the subagent.
     pub(super) fn system(&self, state: &SessionState) -> String {
         let mut system = self.instructions.clone();
         let mut add = |more: &str| {
@@ -93,6 +117,7 @@ impl HarnessAgent {
                 system.push_str(more.trim());
             }
         };
+        add(state.activity.turn.as_ref().map_or("", |turn| &turn.options.instructions));
         add(self.mode(state).and_then(|mode| mode.instructions.as_deref()).unwrap_or_default());
         if let Some(parent) = state.meta.parent.as_ref().filter(|parent| !parent.forked) {
             add(SUBAGENT);
@@ -152,8 +177,19 @@ impl HarnessAgent {
     }
 
     /// Returns the tools offered to the model: those that the rules do not hide, preselected by the user's
-    /// message. The selection changes within a turn only when the mode changes.
+    /// message, and those of the client. The selection changes within a turn only when the mode changes.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
+        let own = self.own_tools_for(state, messages);
+        let of_client = state.client_tools();
+        if of_client.is_empty() {
+            return own;
+        }
+        let mut tools: Vec<_> = own.iter().chain(of_client).cloned().collect();
+        tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        tools.into()
+    }
+
+    fn own_tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
         let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
         let permissions = self.permissions(state);
         if tools.iter().any(|tool| permissions.hides(tool)) {

@@ -145,6 +145,7 @@ pub(super) fn prepare(
     // Providers reject a request whose response may fill the whole window.
     let most = agent.models.limits(&model).window / 2;
     let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).clamp(1, most));
+    let left = left.map(|left| u32::try_from(left).unwrap_or(u32::MAX));
     let request = ModelRequest {
         model: name,
         system: agent.system(&state),
@@ -152,7 +153,7 @@ pub(super) fn prepare(
         tail,
         messages,
         tools,
-        max_output_tokens: left.map(|left| u32::try_from(left).unwrap_or(u32::MAX)),
+        max_output_tokens: left.into_iter().chain(turn.options.max_output_tokens).min(),
         thinking: turn.options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };

@@ -70,7 +70,10 @@ impl ReactAgent<'_> {
                 change.record(Some(self.cx.turn()), kind.clone());
             }
         })?;
-        kinds.iter().for_each(|kind| self.cx.state.observe(|name| self.agent.toolkit.spec(name), kind));
+        let state = self.cx.session.state();
+        kinds
+            .iter()
+            .for_each(|kind| self.cx.state.observe(|name| self.agent.spec(state.client_tools(), name), kind));
         Ok(())
     }
 

@@ -106,7 +106,7 @@ impl ReactAgent<'_> {
 
     fn tools_digest(&self, request: &ModelRequest) -> SpecDigest {
         if self.cx.state.has_chosen(&request.tools) {
-            self.agent.toolkit.digest(request.tools.iter().map(|spec| spec.name.as_str()))
+            self.agent.toolkit.digest(&request.tools)
         } else {
             // A hook has replaced the tools.
             request.tools.iter().map(SpecDigest::of).collect()
@@ -201,8 +201,11 @@ impl ReactAgent<'_> {
             kinds.push(EventKind::MessageCompleted { message: Rc::clone(&message) });
         }
         for call in &calls {
-            let effect =
-                self.agent.toolkit.get(&call.name).map_or(Effect::default(), |(spec, _)| spec.effect);
+            let state = self.cx.session.state();
+            let effect = self
+                .agent
+                .spec(state.client_tools(), &call.name)
+                .map_or(Effect::default(), |spec| spec.effect);
             kinds.push(EventKind::ToolStarted {
                 message: message.id.clone(),
                 call_id: call.call_id.clone(),

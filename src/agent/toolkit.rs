@@ -6,6 +6,12 @@ use crate::types::ToolSpec;
 use sha2::{Digest, Sha256};
 use std::{cell::OnceCell, rc::Rc};
 
+/// Returns whether all providers accept this name of a tool: 1–64 characters of `A–Z a–z 0–9 _ -`.
+pub(super) fn is_tool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
 /// Tools sorted by name, so that the prompt is stable.
 #[derive(Clone, Default)]
 pub struct Toolkit {
@@ -57,10 +63,8 @@ impl Toolkit {
     /// The name of the tool, if it is taken or invalid.
     pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> Result<(), String> {
         let spec = tool.spec();
-        let allowed = (1..=64).contains(&spec.name.len())
-            && spec.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
-            Err(place) if allowed => {
+            Err(place) if is_tool_name(&spec.name) => {
                 self.tools.insert(place, Entry { spec, tool, digest: OnceCell::new() });
                 self.all.take();
                 Ok(())
@@ -93,10 +97,13 @@ impl Toolkit {
         }
     }
 
-    /// Returns the digest of the specs of these tools.
-    pub(super) fn digest<'a>(&self, names: impl Iterator<Item = &'a str>) -> SpecDigest {
-        let digest = |entry: &Entry| *entry.digest.get_or_init(|| SpecDigest::of(&entry.spec));
-        names.filter_map(|name| self.entry(name)).map(digest).collect()
+    /// Returns the digest of these specs, of which those of the toolkit's tools are unchanged.
+    pub(super) fn digest(&self, specs: &[ToolSpec]) -> SpecDigest {
+        let digest = |spec: &ToolSpec| match self.entry(&spec.name) {
+            Some(entry) => *entry.digest.get_or_init(|| SpecDigest::of(&entry.spec)),
+            None => SpecDigest::of(spec),
+        };
+        specs.iter().map(digest).collect()
     }
 
     /// Returns the names of all tools.
@@ -130,8 +137,8 @@ mod tests {
         toolkit.add(Rc::new(CurrentTime)).unwrap();
         for names in [&["echo"][..], &["current_time", "echo"]] {
             let allowed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let computed: SpecDigest = toolkit.specs(Some(&allowed)).iter().map(SpecDigest::of).collect();
-            assert_eq!(toolkit.digest(names.iter().copied()), computed);
+            let specs = toolkit.specs(Some(&allowed));
+            assert_eq!(toolkit.digest(&specs), specs.iter().map(SpecDigest::of).collect());
         }
     }
 }

@@ -21,6 +21,9 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
+/// Writes a problem in the format of a protocol.
+type ProblemWriter = fn(&Problem, &str) -> Response;
+
 /// The outcome of a request in the gateway.
 pub enum Handled {
     /// The response.
@@ -37,13 +40,15 @@ pub async fn handle(
 ) -> Handled {
     let request_id = gateway.request_id(&request);
     let is_head = request.method() == Method::HEAD;
+    let found = routes::find(request.method(), request.uri().path());
+    let face = found.as_ref().ok().and_then(|found| found.route.face());
     let mut headers = cors::headers(&gateway.config.origins, &request);
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert(HeaderName::from_static("x-request-id"), id);
     }
     let handled = match cors::is_preflight(&request) {
         true => cors::preflight(&gateway.config.origins, &request).map(Handled::Response),
-        false => dispatch(gateway, &request_id, request, body).await,
+        false => dispatch(gateway, &request_id, found, request, body).await,
     };
     let mut response = match handled {
         Ok(Handled::Forward(mut forward)) => {
@@ -57,7 +62,7 @@ pub async fn handle(
                     "event": "request.failed", "request_id": request_id, "cause": problem.to_string(),
                 }));
             }
-            response::problem(&problem, &request_id)
+            face.map_or(response::problem as ProblemWriter, |face| face.problem)(&problem, &request_id)
         }
     };
     response.headers_mut().extend(headers);
@@ -70,10 +75,11 @@ pub async fn handle(
 async fn dispatch(
     gateway: &Gateway,
     request_id: &RequestId,
+    found: Result<RouteMatch, Problem>,
     mut request: Request,
     body: impl Future<Output = Result<Bytes, Problem>>,
 ) -> Result<Handled, Problem> {
-    let found = routes::find(request.method(), request.uri().path())?;
+    let found = found?;
     let params = &found.params;
     match &found.route.handler {
         Handler::Public(handler) => {
@@ -115,6 +121,20 @@ async fn dispatch(
             };
             let forward = forward::to_session(principal, session, request_id, request)?;
             Ok(Handled::Forward(Box::new(Forward { body_read, message, ..*forward })))
+        }
+        Handler::Face(scope, face, _) => {
+            let principal = authenticated(gateway, &request, &found, *scope).await?;
+            read(&mut request, body).await?;
+            let target = (face.target)(&request)?;
+            check_user(&principal, target.user.as_deref(), "/")?;
+            check_agent(&gateway.config, target.agent.as_deref(), "/")?;
+            let session = forward::target_session(gateway, &request, params, &principal, target.session)?;
+            let message = match found.route.starts_turn {
+                true => admitted(gateway, &principal, &session, &request)?,
+                false => None,
+            };
+            let forward = forward::to_session(principal, session, request_id, request)?;
+            Ok(Handled::Forward(Box::new(Forward { body_read: true, message, ..*forward })))
         }
         Handler::NewSession(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;

@@ -82,6 +82,28 @@ pub async fn to_new_session(
     Ok(Box::new(Forward { body_read: true, claim, ..*forward }))
 }
 
+/// Returns the session of a request in another protocol: the one that it names; or one derived from tenant, user, route
+/// and Idempotency-Key; or a new one.
+///
+/// # Errors
+/// An invalid Idempotency-Key.
+pub fn target_session(
+    gateway: &Gateway,
+    request: &Request,
+    params: &Params,
+    principal: &Principal,
+    named: Option<SessionId>,
+) -> Result<SessionId, Problem> {
+    match (named, idempotency::key(request)?) {
+        (Some(session), _) => Ok(session),
+        (None, Some(key)) => {
+            let name = json!([params.pattern(), principal.tenant, principal.user, key]).to_string();
+            Ok(SessionId::derive(&name))
+        }
+        (None, None) => Ok(gateway.make_id()),
+    }
+}
+
 /// Returns the id of a new session: the id in the body; or one derived from tenant, user and
 /// Idempotency-Key, so that a repeated request reaches the object that stored the first response; or a new
 /// id.

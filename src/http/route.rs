@@ -1,5 +1,6 @@
 //! A row of the route table: method, path, required scope and handler.
 
+use super::faces::Face;
 use super::gateway::{GatewayCall, TenantCall};
 use super::pattern::Params;
 use super::response::Response;
@@ -34,6 +35,8 @@ pub enum Handler {
     Session(Scope, SessionHandler),
     /// Runs in the object of a new session, whose id the gateway chooses.
     NewSession(Scope, SessionHandler),
+    /// Runs in the object of the session that the request's protocol names, or of a new one.
+    Face(Scope, &'static Face, SessionHandler),
     /// Like `Session`, but the session is not read first, so that an unreadable session can be deleted.
     Unread(Scope, UnreadHandler),
 }
@@ -68,6 +71,14 @@ impl Route {
             once: false,
             creates_session: false,
             starts_turn: false,
+        }
+    }
+
+    /// Returns the protocol of the route; `None` for the native one.
+    pub fn face(&self) -> Option<&'static Face> {
+        match &self.handler {
+            Handler::Face(_, face, _) => Some(face),
+            _ => None,
         }
     }
 

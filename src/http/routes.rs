@@ -1,6 +1,7 @@
 //! The route table: every path of the API, the scope it needs, and its handler. The gateway and the objects of
 //! sessions use the same table.
 
+use super::faces::{Face, chat_completions};
 use super::pattern::matches;
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
@@ -58,6 +59,7 @@ pub static ROUTES: &[Route] = &[
     session(POST, "/v1/sessions/{id}/attachments", Chat, run!(artifacts::attach)).once(),
     session(POST, "/v1/sessions/{id}/approvals/{call_id}", Chat, run!(decisions::approve)).once(),
     session(POST, "/v1/sessions/{id}/answers/{call_id}", Chat, run!(decisions::answer)).once(),
+    face(POST, "/v1/chat/completions", Chat, &chat_completions::FACE, run!(chat_completions::create)),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),
@@ -91,6 +93,17 @@ const fn tenant(method: Method, path: &'static str, scope: Scope, handler: Tenan
 
 const fn session(method: Method, path: &'static str, scope: Scope, handler: SessionHandler) -> Route {
     Route::new(method, path, Handler::Session(scope, handler))
+}
+
+/// A route of another protocol that posts a message.
+const fn face(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    handler: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Face(scope, face, handler)).creates_session().starts_turn()
 }
 
 const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -> Route {

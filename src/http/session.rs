@@ -2,19 +2,19 @@
 
 pub(super) mod artifacts;
 pub mod call;
-mod checks;
+pub(super) mod checks;
 pub(super) mod decisions;
 pub(super) mod delete;
 mod documents;
 pub(super) mod events;
-mod feed;
+pub(super) mod feed;
 pub(super) mod fork;
-mod message;
+pub(super) mod message;
 mod permissions;
 pub(super) mod resource;
 pub mod socket;
 pub mod sockets;
-mod subscription;
+pub(super) mod subscription;
 pub(super) mod turns;
 pub(super) mod update;
 
@@ -37,7 +37,9 @@ use std::rc::Rc;
 pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
     let found = routes::find(asked.request.method(), asked.request.uri().path())?;
     let handler = match &found.route.handler {
-        Handler::Session(_, handler) | Handler::NewSession(_, handler) => handler,
+        Handler::Session(_, handler) | Handler::NewSession(_, handler) | Handler::Face(_, _, handler) => {
+            handler
+        }
         Handler::Unread(_, handler) => return handler(host, asked).await,
         Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..) => {
             return Err(Problem::internal("the session's object received a route of the gateway"));

@@ -1,7 +1,8 @@
 //! An event encoded once for all listeners.
 
-use crate::ports::session_store::StoredRecord;
-use crate::types::{Cursor, Delta, TurnId};
+use super::decode;
+use crate::ports::{StoreError, session_store::StoredRecord};
+use crate::types::{Cursor, Delta, Record, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -14,16 +15,26 @@ pub struct Frame {
     pub event: String,
     /// The turn of the event.
     pub turn: Option<TurnId>,
-    /// The event as JSON.
-    pub data: String,
+    /// The delta; `None` for a record.
+    delta: Option<Delta>,
+    json: OnceCell<String>,
     sse: OnceCell<Bytes>,
+}
+
+/// An event for a protocol that writes events in its own format.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A record of the log.
+    Record(&'a Record),
+    /// A piece of a message that is being streamed.
+    Delta(&'a Delta),
 }
 
 #[derive(Serialize)]
 struct DeltaData<'a> {
     #[serde(flatten)]
     delta: &'a Delta,
-    turn: &'a TurnId,
+    turn: Option<&'a TurnId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -35,29 +46,55 @@ impl Frame {
             cursor: Some(Cursor::after(stored.seq)),
             event: stored.kind,
             turn: stored.turn,
-            data: stored.json,
+            delta: None,
+            json: stored.json.into(),
             sse: OnceCell::new(),
         }
     }
 
-    /// Encodes a delta. Text has a `cursor`: the position after it.
-    pub fn delta(delta: &Delta, turn: &TurnId, cursor: Option<Cursor>) -> Self {
-        let data = DeltaData { delta, turn, cursor: cursor.map(|c| c.to_string()) };
+    /// Creates the frame of a delta. Text has a `cursor`: the position after it.
+    pub fn delta(delta: Delta, turn: &TurnId, cursor: Option<Cursor>) -> Self {
         Self {
             cursor,
             event: delta.name().to_owned(),
             turn: Some(turn.to_owned()),
-            // Serializing a struct of strings cannot fail.
-            data: serde_json::to_string(&data).unwrap_or_default(),
+            delta: Some(delta),
+            json: OnceCell::new(),
             sse: OnceCell::new(),
         }
+    }
+
+    /// Passes the event to `read`.
+    ///
+    /// # Errors
+    /// If the record is malformed.
+    pub fn read<T>(&self, read: impl FnOnce(Event<'_>) -> T) -> Result<T, StoreError> {
+        Ok(match &self.delta {
+            Some(delta) => read(Event::Delta(delta)),
+            None => read(Event::Record(&decode(self.json())?)),
+        })
+    }
+
+    /// Returns the event as JSON.
+    pub fn json(&self) -> &str {
+        self.json.get_or_init(|| {
+            let turn = self.turn.as_ref();
+            let data = self.delta.as_ref().map(|delta| DeltaData {
+                delta,
+                turn,
+                cursor: self.cursor.map(|cursor| cursor.to_string()),
+            });
+            // Serializing a struct of strings cannot fail, and the JSON of a record is set.
+            data.and_then(|data| serde_json::to_string(&data).ok()).unwrap_or_default()
+        })
     }
 
     /// Returns the event in `text/event-stream` format, with LF line ends.
     pub fn sse(&self) -> Bytes {
         self.sse
             .get_or_init(|| {
-                let mut out = String::with_capacity(self.data.len() + self.event.len() + 40);
+                let data = self.json();
+                let mut out = String::with_capacity(data.len() + self.event.len() + 40);
                 if let Some(cursor) = self.cursor {
                     out.push_str("id: ");
                     out.push_str(&cursor.to_string());
@@ -66,7 +103,7 @@ impl Frame {
                 out.push_str("event: ");
                 out.push_str(&self.event);
                 out.push_str("\ndata: ");
-                out.push_str(&self.data);
+                out.push_str(data);
                 out.push_str("\n\n");
                 Bytes::from(out)
             })
@@ -75,7 +112,7 @@ impl Frame {
 
     /// Returns the event as a line of NDJSON.
     pub fn ndjson(&self) -> Bytes {
-        Bytes::from(format!("{}\n", self.data))
+        Bytes::from(format!("{}\n", self.json()))
     }
 
     /// Returns whether this event ends or suspends its turn.

@@ -2,7 +2,7 @@
 
 mod listener;
 
-pub use listener::{ByteReceiver, Interest, Interrupted, Listener};
+pub use listener::{ByteReceiver, Interest, Interrupted, Listener, Projection};
 
 use super::frame::Frame;
 use crate::types::{Cursor, Delta, EventKind, MessageId, Record, Timestamp, TurnEnd, TurnId};
@@ -209,7 +209,7 @@ impl Hub {
         if self.listeners.borrow().is_empty() && self.broadcast.as_ref().is_none_or(|all| all.is_empty()) {
             return;
         }
-        self.send(&Frame::delta(delta, turn, cursor));
+        self.send(&Frame::delta(delta.clone(), turn, cursor));
     }
 
     /// Returns whether a message is being streamed.
@@ -265,5 +265,5 @@ pub(super) fn text_after(seq: u64, id: &MessageId, turn: &TurnId, text: &str, se
         return None;
     }
     let delta = Delta::Text { id: id.to_owned(), delta: rest.to_owned() };
-    Some(Frame::delta(&delta, turn, Some(Cursor { seq, offset: Some(text.len() as u64) })))
+    Some(Frame::delta(delta, turn, Some(Cursor { seq, offset: Some(text.len() as u64) })))
 }

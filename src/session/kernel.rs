@@ -37,6 +37,9 @@ const MAX_TIMER: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_secs(2);
 /// How long follow-ups wait at most.
 const MAX_QUIET: Duration = Duration::from_secs(10);
+/// How long an ephemeral session is kept when nothing runs: its first message may still arrive, and its last response be
+/// sent.
+const DISCARD_AFTER: Duration = Duration::from_secs(2);
 /// How long before the end of its lease a slot is renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(30);
 /// How long follow-ups that run at once wait: enough for the reply to leave first. Turns in quick succession fill the
@@ -70,6 +73,8 @@ pub enum Job {
     Purge,
     /// Closes WebSockets whose token has expired.
     CloseSockets,
+    /// Erases an ephemeral session whose turn has ended.
+    Discard,
 }
 
 /// An event that the kernel reacts to.

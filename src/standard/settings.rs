@@ -13,11 +13,10 @@ mod storage;
 mod value;
 
 use super::{ContextSettings, modes};
-use crate::agent::Settings;
+use crate::agent::{ExternalTool, Settings};
 use crate::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
-use crate::tools::ExternalTool;
 use crate::types::{AgentId, StorageLimits, TenantLimits};
 use context::Strategy;
 use thiserror::Error;

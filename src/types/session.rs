@@ -48,6 +48,9 @@ pub struct SessionMeta {
     pub permissions: SessionPermissions,
     /// The limits of each turn, unless its message overrides them.
     pub budget: Budget,
+    /// Whether the session is erased when its turn has ended. Only sessions that wait are in the list of sessions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ephemeral: bool,
     /// The link to the parent, if the session belongs to a subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
@@ -76,6 +79,7 @@ impl SessionMeta {
             state: Map::new(),
             permissions: SessionPermissions::default(),
             budget: Budget::default(),
+            ephemeral: false,
             parent: None,
             created_at: now,
         }

@@ -1,6 +1,6 @@
 //! The journal of a turn, from which recovery continues it.
 
-use super::{Budget, CallId, Thinking, Timestamp, TurnId, Usage};
+use super::{Budget, CallId, Thinking, Timestamp, ToolSpec, TurnId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -91,11 +91,28 @@ pub struct TurnOptions {
     /// The JSON Schema that the reply must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
+    /// The tools that the client runs, besides the agent's tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<ToolSpec>,
+    /// Instructions of the caller, which follow those of the agent.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instructions: String,
+    /// Maximum number of tokens of each response of the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output_tokens: Option<u32>,
 }
 
 impl Default for TurnOptions {
     fn default() -> Self {
-        Self { tools: None, think: None, show_citations: true, output_schema: None }
+        Self {
+            tools: None,
+            think: None,
+            show_citations: true,
+            output_schema: None,
+            client_tools: Vec::new(),
+            instructions: String::new(),
+            max_output_tokens: None,
+        }
     }
 }
 

@@ -297,7 +297,7 @@ impl SessionHost {
             ..SessionMeta::clone(&state.meta)
         };
         let options =
-            TurnOptions { tools, think: turn.options.think, show_citations: false, output_schema: None };
+            TurnOptions { tools, think: turn.options.think, show_citations: false, ..TurnOptions::default() };
         Ok(Snapshot {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },

@@ -125,6 +125,13 @@ impl SessionHost {
             Job::Report => self.report(session).await.is_ok(),
             Job::List => self.update_list_entry(session).await.is_ok(),
             Job::Purge => self.purge(session).await.is_ok(),
+            Job::Discard => {
+                let (tenant, id) = {
+                    let state = session.state();
+                    (state.meta.tenant.clone(), state.meta.id.clone())
+                };
+                self.erase(&tenant, &id).await.is_ok()
+            }
             Job::CloseSockets => {
                 self.ports.broadcast.iter().for_each(|sockets| sockets.close_expired());
                 true

@@ -92,7 +92,7 @@ impl SessionHost {
         }
         let declines = approval.decision == Decision::Decline;
         let args = match approval.args {
-            Some(args) if !declines => Some(self.coerce_args(&suspension, args)?),
+            Some(args) if !declines => Some(self.coerce_args(session, &suspension, args)?),
             _ => None,
         };
         if let Some(before) = &suspension.resolution {
@@ -172,7 +172,8 @@ impl SessionHost {
         if args_hash.is_some_and(|hash| hash != suspension.args_hash) {
             return Err(stale(&suspension));
         }
-        let Some((_, tool)) = self.agent.toolkit.get(&suspension.name) else { return Ok(()) };
+        let found = self.agent.tool(session.state().client_tools(), &suspension.name).map(|(_, tool)| tool);
+        let Some(tool) = found else { return Ok(()) };
         let owner = session.state().meta.owner();
         let changed = tool.changed_payload(answer, &suspension.wait.payload(), &owner).await;
         let changed = changed
@@ -199,7 +200,7 @@ impl SessionHost {
     /// the current ones.
     fn decider(&self, session: &Session, suspension: &Suspension, args: &Value) -> Decider {
         let state = session.state();
-        let spec = self.agent.toolkit.get(&suspension.name).map(|(spec, _)| spec);
+        let spec = self.agent.spec(state.client_tools(), &suspension.name);
         match spec.map(|spec| self.agent.permissions(&state).decide(spec, args)) {
             Some(Verdict::Ask(now)) => now.max(suspension.by),
             Some(Verdict::Allow | Verdict::Deny(_)) | None => suspension.by,
@@ -238,8 +239,8 @@ impl SessionHost {
             };
         }
         self.ensure_waiting(session, &suspension)?;
-        if let (Resolution::Answered { answer }, Some((_, tool))) =
-            (&resolution, self.agent.toolkit.get(&suspension.name))
+        if let Resolution::Answered { answer } = &resolution
+            && let Some((_, tool)) = self.agent.tool(session.state().client_tools(), &suspension.name)
         {
             let checked = tool.check_answer(&suspension.args, answer);
             checked.map_err(|detail| Problem::field("/answer", detail))?;
@@ -305,8 +306,10 @@ impl SessionHost {
     }
 
     /// Coerces the arguments of a decision into the types of the tool's schema.
-    fn coerce_args(&self, suspension: &Suspension, args: Value) -> Result<Value, Problem> {
-        let Some((spec, tool)) = self.agent.toolkit.get(&suspension.name) else { return Ok(args) };
+    fn coerce_args(&self, session: &Session, suspension: &Suspension, args: Value) -> Result<Value, Problem> {
+        let state = session.state();
+        let found = self.agent.tool(state.client_tools(), &suspension.name);
+        let Some((spec, tool)) = found else { return Ok(args) };
         let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
         let mut call = ToolCall { call_id, name, args, invalid: None };
         validate_args(tool.as_ref(), spec, &mut call).map_err(|reason| Problem::field("/args", reason))?;
@@ -327,7 +330,7 @@ impl SessionHost {
         Rc::make_mut(&mut state.meta).permissions.grant(granted);
         let permissions = self.agent.permissions(&state);
         let allowed = |own: &Suspension| {
-            let spec = self.agent.toolkit.get(&own.name).map(|(spec, _)| spec);
+            let spec = self.agent.spec(state.client_tools(), &own.name);
             spec.is_some_and(|spec| permissions.decide(spec, &own.args) == Verdict::Allow)
         };
         let others = session.suspensions()?.into_iter().filter(|own| {

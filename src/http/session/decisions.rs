@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, Decision, Problem, Scope, TurnStatus};
+use crate::types::{Approver, CallId, Decision, Problem, Scope, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -46,8 +46,10 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
         is_approver: call.principal.scopes.allow(Scope::Approve),
         request_id: Some(call.request_id.clone()),
     };
-    let decide = || call.host.decide(session, &call.params.id("call_id"), approval, approver(call));
-    resolve(call, session, Row::Approval, decide).await
+    let call_id = call.params.id("call_id");
+    let decide = || call.host.decide(session, &call_id, approval, approver(call));
+    let mode = ResponseMode::of(call.request);
+    resolve(call, session, (Row::Approval, &call_id), mode, decide).await
 }
 
 /// `POST /v1/sessions/{id}/answers/{call_id}`. Responds with the turn as it continues.
@@ -63,34 +65,54 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     };
     let call_id = call.params.id("call_id");
     call.host.ensure_current(session, &call_id, &given, body.args_hash.as_deref()).await?;
-    let answer = || call.host.answer(session, &call.params.id("call_id"), given, approver(call));
-    resolve(call, session, Row::Answer, answer).await
+    answer_as(call, session, &call_id, given, ResponseMode::of(call.request)).await
+}
+
+/// Answers a call and responds in this mode with the turn as it continues.
+///
+/// # Errors
+/// See [`SessionHost::answer`](crate::agent::SessionHost::answer).
+pub async fn answer_as(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    call_id: &CallId,
+    given: CallAnswer,
+    mode: ResponseMode,
+) -> Result<Response, Problem> {
+    let answer = || call.host.answer(session, call_id, given, approver(call));
+    resolve(call, session, (Row::Answer, call_id), mode, answer).await
 }
 
 async fn resolve(
     call: &Call<'_>,
     session: &Rc<Session>,
-    row: Row,
+    (row, call_id): (Row, &CallId),
+    mode: ResponseMode,
     change: impl FnOnce() -> Result<TurnEffect, Problem>,
 ) -> Result<Response, Problem> {
-    let mode = ResponseMode::of(call.request);
-    let suspension = session.suspension(row, &call.params.id("call_id"))?;
+    let suspension = session.suspension(row, call_id)?;
     let Some(turn) = suspension.map(|suspension| suspension.turn) else {
         // The decision itself returns the precise error.
         change()?;
         return Err(Problem::not_found("call"));
     };
     // No await between the subscription and the change, so that the client misses no event.
-    let subscription = TurnSubscription::new(call, session, &turn, mode);
+    let subscription = TurnSubscription::new(call, session, &turn, mode.clone());
     match change()? {
-        TurnEffect::Continues if mode == ResponseMode::Receipt => {
+        TurnEffect::Continues if matches!(mode, ResponseMode::Receipt) => {
             let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
             Ok(receipt(call.session_id, &turn, body))
         }
         TurnEffect::Continues => subscription.respond(session).await,
+        TurnEffect::Waits if let ResponseMode::Face(format) = mode => {
+            TurnSubscription::waiting(call, session, &turn, format)?.respond(session).await
+        }
+        TurnEffect::None if let ResponseMode::Face(format) = mode => {
+            TurnSubscription::replay(call, session, &turn, format)?.respond(session).await
+        }
         // A repeated request gets the stream, too: the connection of the first may have been lost.
         TurnEffect::Waits | TurnEffect::None
-            if mode == ResponseMode::Stream && session.is_current_turn(&turn) =>
+            if matches!(mode, ResponseMode::Stream) && session.is_current_turn(&turn) =>
         {
             subscription.respond(session).await
         }

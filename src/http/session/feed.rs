@@ -24,7 +24,7 @@ const HIGH_WATER: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Builds a response that streams.
-pub(super) fn response(stream: ByteReceiver, content_type: &str) -> Response {
+pub fn response(stream: ByteReceiver, content_type: &str) -> Response {
     response::new(StatusCode::OK, Body::Stream(stream))
         .with("content-type", content_type)
         .with("cache-control", "no-cache")
@@ -41,7 +41,7 @@ pub(super) fn sse(
     let (listener, stream) = Listener::new(interest, call.principal);
     listener.send(PREAMBLE);
     let cursor = session.resolve_cursor(cursor)?;
-    start(call.host, session, Feed { listener, cursor, left: usize::MAX, live: true })?;
+    start(call.host, session, Feed { cursor, ..Feed::from_start(listener) })?;
     Ok(response(stream, "text/event-stream"))
 }
 
@@ -59,7 +59,8 @@ pub(super) fn ndjson(
     Ok(response(stream, "application/x-ndjson"))
 }
 
-struct Feed {
+/// A replay that continues live.
+pub(super) struct Feed {
     listener: Listener,
     cursor: Cursor,
     /// Number of records that may still be sent.
@@ -69,7 +70,10 @@ struct Feed {
 }
 
 /// Sends as many pages as fit at once; the rest of a long log is sent as the reader reads.
-fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
+///
+/// # Errors
+/// A failed store.
+pub(super) fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
     if feed.fill(session)? {
         host.serve_streams(session);
         return Ok(());
@@ -95,6 +99,11 @@ fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Resul
 }
 
 impl Feed {
+    /// Creates a feed of all events.
+    pub(super) fn from_start(listener: Listener) -> Self {
+        Self { listener, cursor: Cursor::default(), left: usize::MAX, live: true }
+    }
+
     /// Sends pages until the log ends or the reader has too many unread bytes. Returns whether the replay is
     /// complete: the reader is a listener now, or its stream has ended.
     fn fill(&mut self, session: &Session) -> Result<bool, StoreError> {
@@ -152,6 +161,6 @@ impl Feed {
         if turn_only && frame.event == "turn.queued" {
             return true;
         }
-        self.listener.send(frame.sse()) && !(turn_only && frame.ends_turn())
+        self.listener.write(frame) && !(turn_only && frame.ends_turn())
     }
 }

@@ -2,11 +2,13 @@
 
 use super::call::Call;
 use super::checks::{self, MAX_OBJECT_BYTES};
-use crate::agent::{OnBusy, Post};
+use crate::agent::{ExternalTool, OnBusy, Post, external_tool::Declared};
 use crate::http::patch::object;
 use crate::session::{Session, artifacts::ArtifactError};
 use crate::turn::schema;
-use crate::types::{ArtifactId, BudgetPatch, Part, Problem, Thinking, TurnId, TurnOptions, message::text_of};
+use crate::types::{
+    ArtifactId, BudgetPatch, Part, Problem, Thinking, ToolSpec, TurnId, TurnOptions, message::text_of,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
@@ -18,22 +20,39 @@ const MAX_TEXT: usize = 1 << 20;
 /// Most parts of a message that are files.
 const MAX_FILES: usize = 20;
 
-#[derive(Deserialize)]
-pub(super) struct MessageBody {
-    content: Option<String>,
-    parts: Option<Vec<Value>>,
-    role: Option<String>,
+/// Most tools that a client may bring.
+const MAX_CLIENT_TOOLS: usize = 128;
+
+/// The body of `POST /v1/sessions/{id}/messages`.
+#[derive(Clone, Default, Deserialize)]
+pub struct MessageBody {
+    /// The text.
+    pub content: Option<String>,
+    /// The content in parts, in place of the text.
+    pub parts: Option<Vec<Value>>,
+    pub role: Option<String>,
+    /// The user.
     pub user: Option<String>,
-    on_busy: Option<OnBusy>,
+    /// What to do while another turn runs.
+    pub on_busy: Option<OnBusy>,
     #[serde(default, deserialize_with = "object")]
-    budget: Option<BudgetPatch>,
-    tools: Option<Vec<String>>,
-    think: Option<Thinking>,
-    show_citations: Option<bool>,
-    output_schema: Option<Value>,
+    pub budget: Option<BudgetPatch>,
+    pub tools: Option<Vec<String>>,
+    /// The tools that the client runs.
+    #[serde(default)]
+    pub client_tools: Vec<Declared>,
+    /// Instructions that follow those of the agent.
+    pub instructions: Option<String>,
+    /// Maximum number of tokens of each response.
+    pub max_output_tokens: Option<u32>,
+    /// How much the model should reason.
+    pub think: Option<Thinking>,
+    pub show_citations: Option<bool>,
+    /// The JSON Schema of the reply.
+    pub output_schema: Option<Value>,
 }
 
-/// Checks a message for the session, or for a new session if there is none. `on_busy` overrides the body.
+/// Checks a message for the session, or for a new session if there is none.
 ///
 /// # Errors
 /// `validation_failed`, or a failed store.
@@ -42,7 +61,6 @@ pub(super) fn checked_post(
     body: MessageBody,
     session: Option<&Rc<Session>>,
     turn: &TurnId,
-    on_busy: Option<OnBusy>,
 ) -> Result<Post, Problem> {
     if body.role.is_some_and(|role| role != "user") {
         return Err(Problem::field("/role", "only messages of role `user` may be posted"));
@@ -76,6 +94,14 @@ pub(super) fn checked_post(
     if let Some(schema) = &body.output_schema {
         check_schema(schema)?;
     }
+    if body.instructions.is_some() && call.principal.user.is_some() {
+        let detail = "only a caller with a key may send instructions; put them into the message";
+        return Err(Problem::field("/instructions", detail));
+    }
+    let instructions = body.instructions.unwrap_or_default();
+    if instructions.len() > MAX_OBJECT_BYTES {
+        return Err(Problem::field("/instructions", format!("larger than {MAX_OBJECT_BYTES} bytes")));
+    }
     let budget = body.budget.unwrap_or_default();
     check_budget(call, session.map(Rc::as_ref), &budget)?;
     Ok(Post {
@@ -87,11 +113,39 @@ pub(super) fn checked_post(
             think: body.think,
             show_citations: body.show_citations.unwrap_or(true),
             output_schema: body.output_schema,
+            client_tools: client_tools(call, body.client_tools)?,
+            instructions,
+            max_output_tokens: body.max_output_tokens.map(|most| most.max(1)),
         },
-        on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
+        on_busy: body.on_busy.unwrap_or_default(),
         response: None,
         slot_until: None,
     })
+}
+
+/// Checks the tools that the client brings.
+fn client_tools(call: &Call<'_>, declared: Vec<Declared>) -> Result<Vec<ToolSpec>, Problem> {
+    let fault = |index: usize, detail: String| Problem::field(format!("/client_tools/{index}"), detail);
+    if declared.len() > MAX_CLIENT_TOOLS {
+        return Err(Problem::field("/client_tools", format!("expected at most {MAX_CLIENT_TOOLS} tools")));
+    }
+    let mut tools: Vec<ToolSpec> = Vec::with_capacity(declared.len());
+    let mut bytes = 0;
+    for (index, declared) in declared.into_iter().enumerate() {
+        let name = declared.name.clone();
+        let is_taken = call.host.agent().toolkit().get(&name).is_some();
+        if is_taken || tools.iter().any(|tool| tool.name == name) {
+            return Err(fault(index, format!("there already is a tool named {name:?}")));
+        }
+        let spec = ExternalTool::of_client(declared).map_err(|invalid| fault(index, invalid.0))?;
+        bytes += name.len() + spec.description.len() + spec.parameters.to_string().len();
+        tools.push(spec);
+    }
+    // They are part of the state, which each step stores.
+    if bytes > MAX_OBJECT_BYTES {
+        return Err(Problem::field("/client_tools", format!("larger than {MAX_OBJECT_BYTES} bytes")));
+    }
+    Ok(tools)
 }
 
 /// Reads the parts of a message: text, and files of the session.

@@ -45,7 +45,7 @@ fn missed(call: &Call<'_>, session: &Session) -> Result<(Vec<Frame>, bool), Prob
     let (mut missed, mut bytes) = (Vec::new(), 0);
     loop {
         let (frames, next) = session.replay(cursor, None, true, PAGE_RECORDS)?;
-        bytes += frames.iter().map(|frame| frame.data.len()).sum::<usize>();
+        bytes += frames.iter().map(|frame| frame.json().len()).sum::<usize>();
         missed.extend(frames);
         match next {
             Some(_) if bytes > MAX_MISSED => return Ok((missed, true)),

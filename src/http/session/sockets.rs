@@ -115,7 +115,7 @@ impl<S: Socket + 'static> Sockets<S> {
         }
         let mut held = open.held.borrow_mut();
         if let Some(frames) = held.as_mut() {
-            frames.push(frame.data.clone());
+            frames.push(frame.json().to_owned());
             let is_behind = frames.iter().map(String::len).sum::<usize>() > MAX_HELD;
             if is_behind {
                 open.close(TRY_AGAIN);
@@ -123,9 +123,9 @@ impl<S: Socket + 'static> Sockets<S> {
             return !is_behind;
         }
         if open.caller().valid_until > self.clock.now() {
-            return open.socket.send(&frame.data);
+            return open.socket.send(frame.json());
         }
-        *held = Some(vec![frame.data.clone()]);
+        *held = Some(vec![frame.json().to_owned()]);
         let (open, credentials) = (Rc::clone(open), Rc::clone(&self.credentials));
         let (clock, log) = (Rc::clone(&self.clock), Rc::clone(&self.log));
         let check = async move {

@@ -1,27 +1,43 @@
 //! How a caller receives the turn that its request starts or continues.
 
-use super::{call::Call, feed};
+use super::{call::Call, feed, feed::Feed};
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response, ResponseExt};
 use crate::session::{
-    Session,
-    hub::{ByteReceiver, Interest, Listener, TurnPause},
+    Session, encoded,
+    frame::Frame,
+    hub::{ByteReceiver, Interest, Listener, Projection, TurnPause},
     view::TurnAnswer,
 };
-use crate::types::{ErrorCode, Problem, SessionId, TurnId};
-use futures::channel::oneshot;
+use crate::types::{ErrorCode, EventKind, Problem, Record, SessionId, TurnId};
+use futures::{channel::oneshot, future::LocalBoxFuture};
 use http::StatusCode;
 use std::rc::Rc;
 
 /// The form of the response that a caller prefers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseMode {
+#[derive(Clone)]
+pub enum ResponseMode {
     /// One JSON response, when the turn has ended or is suspended.
     Json,
     /// A stream of the turn's events until then.
     Stream,
     /// A receipt, at once.
     Receipt,
+    /// The turn in the format of another protocol.
+    Face(Rc<dyn TurnFormat>),
+}
+
+/// The response to a message in a protocol other than the native one.
+pub trait TurnFormat {
+    /// Returns the projection of a turn.
+    fn projection(&self, turn: &TurnId) -> Box<dyn Projection>;
+
+    /// Builds the response. `written` is what the projection writes.
+    fn respond<'a>(
+        &'a self,
+        turn: &'a TurnId,
+        written: ByteReceiver,
+    ) -> LocalBoxFuture<'a, Result<Response, Problem>>;
 }
 
 impl ResponseMode {
@@ -47,6 +63,7 @@ pub(super) struct TurnSubscription {
 
 enum Source {
     Stream(ByteReceiver),
+    Face(ByteReceiver, Rc<dyn TurnFormat>),
     Pause(oneshot::Receiver<TurnPause>),
     None,
 }
@@ -54,19 +71,60 @@ enum Source {
 impl TurnSubscription {
     /// Subscribes to a turn.
     pub fn new(call: &Call<'_>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
+        let interest = || Interest { turn: Some(turn.clone()), until_idle: false };
+        let listen = |listener| {
+            session.hub().listen(listener);
+            call.host.serve_streams(session);
+        };
         let source = match mode {
             ResponseMode::Stream => {
-                let interest = Interest { turn: Some(turn.clone()), until_idle: false };
-                let (listener, stream) = Listener::new(interest, call.principal);
+                let (listener, stream) = Listener::new(interest(), call.principal);
                 listener.send(feed::PREAMBLE);
-                session.hub().listen(listener);
-                call.host.serve_streams(session);
+                listen(listener);
                 Source::Stream(stream)
+            }
+            ResponseMode::Face(format) => {
+                let (listener, stream) = Listener::new(interest(), call.principal);
+                listen(listener.projected(format.projection(turn)));
+                Source::Face(stream, format)
             }
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
             ResponseMode::Receipt => Source::None,
         };
         Self { turn: turn.clone(), source }
+    }
+
+    /// Subscribes to a turn from its start, in the format of another protocol.
+    ///
+    /// # Errors
+    /// A failed store.
+    pub fn replay(
+        call: &Call<'_>,
+        session: &Rc<Session>,
+        turn: &TurnId,
+        format: Rc<dyn TurnFormat>,
+    ) -> Result<Self, Problem> {
+        let interest = Interest { turn: Some(turn.clone()), until_idle: false };
+        let (listener, stream) = Listener::new(interest, call.principal);
+        feed::start(call.host, session, Feed::from_start(listener.projected(format.projection(turn))))?;
+        Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
+    }
+
+    /// Subscribes to a turn that waits for further calls, in the format of another protocol.
+    ///
+    /// # Errors
+    /// A failed store.
+    pub fn waiting(
+        call: &Call<'_>,
+        session: &Session,
+        turn: &TurnId,
+        format: Rc<dyn TurnFormat>,
+    ) -> Result<Self, Problem> {
+        let (listener, stream) = Listener::new(Interest::default(), call.principal);
+        let kind = EventKind::TurnWaiting { pending: session.pending()? };
+        let record = Record { seq: session.last_seq(), at: call.host.now(), turn: Some(turn.clone()), kind };
+        listener.projected(format.projection(turn)).write(&Frame::record(encoded(&record)?));
+        Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
     }
 
     /// Returns the response: the stream, or the turn when it has ended or is suspended.
@@ -79,21 +137,24 @@ impl TurnSubscription {
             Source::Stream(stream) => {
                 Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn))
             }
+            Source::Face(stream, format) => format.respond(&turn, stream).await,
             Source::Pause(pause) => match pause.await {
                 Ok(TurnPause::Ended(end)) => response::json(StatusCode::OK, &TurnAnswer::new(&turn, *end)),
                 Ok(TurnPause::Waiting) => turn_response(session, &turn),
                 Ok(TurnPause::Erased) => Err(Problem::not_found("session")),
-                Err(_) => {
-                    let id = session.state().meta.id.clone();
-                    let detail = format!(
-                        "turn {turn} was interrupted and will continue; read it at /v1/sessions/{id}/turns/{turn}"
-                    );
-                    Err(Problem::new(ErrorCode::Unavailable, detail))
-                }
+                Err(_) => Err(interrupted(&session.state().meta.id, &turn)),
             },
             Source::None => turn_response(session, &turn),
         }
     }
+}
+
+/// Returns the problem for a response that ended before its turn.
+fn interrupted(session: &SessionId, turn: &TurnId) -> Problem {
+    let detail = format!(
+        "turn {turn} was interrupted and will continue; read it at /v1/sessions/{session}/turns/{turn}"
+    );
+    Problem::new(ErrorCode::Unavailable, detail)
 }
 
 /// Builds the response with the current state of a turn.

@@ -20,37 +20,49 @@ use std::rc::Rc;
 
 /// `POST /v1/sessions/{id}/messages`. Creates the session if there is none.
 pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
-    post_message(call, None).await
+    post_as(call, &ResponseMode::of(call.request), &|| body::json(call.request)).await
 }
 
 /// `POST /v1/sessions/{id}/steer`.
 pub async fn steer(call: &Call<'_>) -> Result<Response, Problem> {
-    post_message(call, Some(OnBusy::Steer)).await
+    let read = || {
+        let body: MessageBody = body::json(call.request)?;
+        Ok(MessageBody { on_busy: Some(OnBusy::Steer), ..body })
+    };
+    call.session_of(read()?.user)?;
+    post_as(call, &ResponseMode::of(call.request), &read).await
 }
 
-/// Accepts a message and responds in the mode that the caller prefers. `on_busy` overrides the body.
-async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Response, Problem> {
-    let message = match prepare(call, on_busy)? {
-        Prepared::Replayed(response) => return Ok(response),
+/// Accepts a message and responds in this mode.
+///
+/// # Errors
+/// See [`SessionHost::post`](crate::agent::SessionHost::post); also an invalid message.
+pub async fn post_as(
+    call: &Call<'_>,
+    mode: &ResponseMode,
+    read: &dyn Fn() -> Result<MessageBody, Problem>,
+) -> Result<Response, Problem> {
+    let message = match prepare(call, mode, read()?)? {
+        Prepared::Replayed(replayed) => return replayed.respond().await,
         Prepared::Message(message) => message,
     };
-    let (host, mode) = (call.host, message.mode);
+    let host = call.host;
     if !host.needs_admission() {
-        let started = start(call, message)?;
+        let started = start(call, mode, message)?;
         return respond(call, mode, started).await;
     }
     let (tenant, id, session) = (&call.principal.tenant, call.session_id, message.session);
     // Checked before, so that a refused message costs no call, and again afterwards, because other requests may have
     // changed the session in between.
     let admittance = host.admit(tenant, id, session.as_ref()).await?;
-    let started = call.again().and_then(|call| match prepare(&call, on_busy)? {
-        Prepared::Replayed(response) => Ok(Err(response)),
+    let started = call.again().and_then(|call| match prepare(&call, mode, read()?)? {
+        Prepared::Replayed(replayed) => Ok(Err(replayed)),
         Prepared::Message(message) if message.session.is_none() && session.is_some() => {
             Err(Problem::not_found("session"))
         }
         Prepared::Message(mut message) => {
             message.post.slot_until = admittance.slot_until;
-            start(&call, message).map(Ok)
+            start(&call, mode, message).map(Ok)
         }
     });
     match started {
@@ -60,7 +72,10 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
         }
         unused => {
             host.release(admittance, tenant, id);
-            unused?.map_or_else(Ok, |_| Err(Problem::internal("a started turn was released")))
+            match unused? {
+                Err(replayed) => replayed.respond().await,
+                Ok(_) => Err(Problem::internal("a started turn was released")),
+            }
         }
     }
 }
@@ -68,12 +83,27 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
 /// A request to post a message, after all checks.
 enum Prepared {
     /// It repeats an earlier request.
-    Replayed(Response),
+    Replayed(Replayed),
     Message(Box<PreparedMessage>),
 }
 
+/// The response to a repeated request.
+enum Replayed {
+    Response(Response),
+    Turn(TurnSubscription, Rc<Session>),
+}
+
+impl Replayed {
+    async fn respond(self) -> Result<Response, Problem> {
+        let response = match self {
+            Self::Response(response) => response,
+            Self::Turn(subscription, session) => subscription.respond(&session).await?,
+        };
+        Ok(response.with("idempotent-replayed", "true"))
+    }
+}
+
 struct PreparedMessage {
-    mode: ResponseMode,
     /// The user that the request names.
     user: Option<String>,
     /// The session, if it exists.
@@ -83,14 +113,9 @@ struct PreparedMessage {
 }
 
 /// Checks a message, without an effect.
-fn prepare(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Prepared, Problem> {
-    let mode = ResponseMode::of(call.request);
-    let body: MessageBody = body::json(call.request)?;
+fn prepare(call: &Call<'_>, mode: &ResponseMode, body: MessageBody) -> Result<Prepared, Problem> {
     let user = call.named_user(body.user.clone())?;
     let session = call.find(user.as_deref())?;
-    if session.is_none() && on_busy == Some(OnBusy::Steer) {
-        return Err(Problem::not_found("session"));
-    }
     if let (Some(key), Some(session)) = (&call.key, session)
         && let Some(first) = documents::find(call, session, key)?
     {
@@ -104,7 +129,7 @@ fn prepare(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Prepared, Problem
     }
     let turn = call.host.new_id::<TurnId>();
     let body_of_receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
-    let mut post = checked_post(call, body, session, &turn, on_busy)?;
+    let mut post = checked_post(call, body, session, &turn)?;
     if let Some(session) = session {
         call.host.check_busy(session, post.on_busy)?;
     }
@@ -119,7 +144,7 @@ fn prepare(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Prepared, Problem
         post.response = Some(documents::document(call, key, response)?);
     }
     let session = session.cloned();
-    Ok(Prepared::Message(Box::new(PreparedMessage { mode, user, session, post, body_of_receipt })))
+    Ok(Prepared::Message(Box::new(PreparedMessage { user, session, post, body_of_receipt })))
 }
 
 /// A message that is stored.
@@ -131,22 +156,22 @@ struct Started {
 }
 
 /// Posts a message. There is no await since the lookups, so that they stay valid.
-fn start(call: &Call<'_>, message: Box<PreparedMessage>) -> Result<Started, Problem> {
-    let PreparedMessage { mode, user, session, post, body_of_receipt } = *message;
+fn start(call: &Call<'_>, mode: &ResponseMode, message: Box<PreparedMessage>) -> Result<Started, Problem> {
+    let PreparedMessage { user, session, post, body_of_receipt } = *message;
     let session = match session {
         Some(session) => session,
         None => call.host.blank(call.new_meta(user, None)?),
     };
     let turn = post.turn.clone();
     // Before the post, so that no event has to be read back.
-    let subscription = TurnSubscription::new(call, &session, &turn, mode);
+    let subscription = TurnSubscription::new(call, &session, &turn, mode.clone());
     call.host.post(&session, post)?;
     Ok(Started { session, subscription, turn, body_of_receipt })
 }
 
-async fn respond(call: &Call<'_>, mode: ResponseMode, started: Started) -> Result<Response, Problem> {
+async fn respond(call: &Call<'_>, mode: &ResponseMode, started: Started) -> Result<Response, Problem> {
     let Started { session, subscription, turn, body_of_receipt } = started;
-    if mode == ResponseMode::Receipt {
+    if matches!(mode, ResponseMode::Receipt) {
         return Ok(receipt(call.session_id, &turn, body_of_receipt));
     }
     subscription.respond(&session).await
@@ -156,11 +181,13 @@ async fn respond(call: &Call<'_>, mode: ResponseMode, started: Started) -> Resul
 fn replay(
     call: &Call<'_>,
     session: &Rc<Session>,
-    mode: ResponseMode,
+    mode: &ResponseMode,
     first: FirstResponse,
-) -> Result<Response, Problem> {
+) -> Result<Replayed, Problem> {
     let turn = match first.response {
-        StoredResponse::Json(status, body) => return Ok(idempotency::replayed(status, body)),
+        StoredResponse::Json(status, body) => {
+            return Ok(Replayed::Response(idempotency::replayed(status, body)));
+        }
         StoredResponse::Turn(turn) => turn,
     };
     let view = session.turn(&turn)?.filter(|turn| turn.status != TurnStatus::Running);
@@ -170,9 +197,13 @@ fn replay(
             let interest = Interest { turn: Some(turn), until_idle: false };
             feed::sse(call, session, Cursor::default(), interest)?
         }
+        ResponseMode::Face(format) => {
+            let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format))?;
+            return Ok(Replayed::Turn(subscription, Rc::clone(session)));
+        }
         _ => response::json(StatusCode::OK, &TurnAnswer::from(view))?,
     };
-    Ok(response.with("idempotent-replayed", "true"))
+    Ok(Replayed::Response(response))
 }
 
 /// `POST /v1/sessions/{id}/abort`.

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
-    Body, Response as HttpResponse, request,
-    response::{self, ResponseExt},
+    Body, Response as HttpResponse, faces, request,
+    response::ResponseExt,
     session::{self, call::SessionRequest, socket, sockets::Sockets},
     upgrade::Upgrade,
 };
@@ -194,7 +194,8 @@ impl Inner {
         #[cfg(feature = "fixtures")]
         super::fixtures::log_ticket(&request);
         let forward: ForwardHead = serde_json::from_str(forward)?;
-        let response = match self.respond(request.inner(), &forward).await {
+        let inner = request.inner();
+        let response = match self.respond(inner, &forward).await {
             Ok(response) => match response.into_parts() {
                 (_, Body::WebSocket(upgrade)) => return self.open_socket(&upgrade),
                 (parts, body) => http::Response::from_parts(parts, body),
@@ -205,7 +206,7 @@ impl Inner {
                         "event": "request.failed", "request_id": forward.id, "cause": problem.to_string(),
                     }));
                 }
-                let response = response::problem(&problem, &forward.id);
+                let response = faces::problem(&convert::head(inner), &problem, &forward.id);
                 match &problem.reached {
                     Some(reached) => response.with(REACHED, &serde_json::to_string(reached)?),
                     None => response,
@@ -244,7 +245,7 @@ impl Inner {
         let open = sockets.add(ObjectSocket(pair.server.clone()), upgrade.state.clone());
         host.run_due();
         for frame in &upgrade.missed {
-            pair.server.send_with_str(&frame.data)?;
+            pair.server.send_with_str(frame.json())?;
         }
         if upgrade.is_behind {
             sockets.close_behind(&open);

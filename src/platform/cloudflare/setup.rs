@@ -9,7 +9,7 @@ use super::{
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
-use crate::agent::{HarnessAgent, HarnessBuilder};
+use crate::agent::{ExternalTool, HarnessAgent, HarnessBuilder};
 use crate::http::{AuthCache, DirectoryCredentials, MalformedSetting, placement::SHARD_TTL};
 use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
@@ -19,7 +19,6 @@ use crate::ports::{
     Signatures,
 };
 use crate::standard::{Config, Standard, builder, settings::SettingError};
-use crate::tools::ExternalTool;
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, OnceCell},

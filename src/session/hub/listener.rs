@@ -1,6 +1,6 @@
 //! The writing end of one reader's stream.
 
-use crate::session::frame::Frame;
+use crate::session::frame::{Event, Frame};
 use crate::types::{Principal, TurnId};
 use bytes::Bytes;
 use futures::{
@@ -38,6 +38,13 @@ pub struct Interest {
     pub until_idle: bool,
 }
 
+/// Writes the events of a turn in the format of a protocol. It sees all events of the turn from its start, whether they
+/// are live or replayed, until one that ends or suspends the turn.
+pub trait Projection {
+    /// Appends what the client receives for an event; nothing if the protocol has nothing for it.
+    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
+}
+
 /// The writing end of one reader's byte stream. It owns only plain memory, because a reader may disappear at
 /// any time, even by garbage collection.
 #[derive(Clone)]
@@ -47,6 +54,8 @@ pub struct Listener {
     sender: mpsc::UnboundedSender<Bytes>,
     backlog: Rc<Cell<usize>>,
     is_interrupted: Rc<Cell<bool>>,
+    /// The protocol of the stream; `None` for the native one.
+    projection: Option<Rc<RefCell<Box<dyn Projection>>>>,
 }
 
 /// The rest of a stream cannot be sent. The connection is then closed without an end of the body, so that the reader
@@ -87,7 +96,29 @@ impl Listener {
         let end = stream::once(async move { at_end.get().then_some(Err(Interrupted)) });
         let stream = stream.chain(end.filter_map(future::ready));
         let caller = Rc::new(RefCell::new(Rc::new(caller.clone())));
-        (Self { interest, caller, sender, backlog, is_interrupted }, stream.boxed_local())
+        let listener = Self { interest, caller, sender, backlog, is_interrupted, projection: None };
+        (listener, stream.boxed_local())
+    }
+
+    /// Writes the stream in the format of a protocol. It is incomplete until the turn ends or is suspended.
+    #[must_use]
+    pub fn projected(mut self, projection: Box<dyn Projection>) -> Self {
+        self.projection = Some(Rc::new(RefCell::new(projection)));
+        self.is_interrupted.set(true);
+        self
+    }
+
+    /// Sends a frame in the format of the stream. Returns `false` if the reader left or is too far behind.
+    pub fn write(&self, frame: &Frame) -> bool {
+        let Some(projection) = &self.projection else { return self.send(frame.sse()) };
+        let mut out = Vec::new();
+        if frame.read(|event| projection.borrow_mut().write(event, &mut out)).is_err() {
+            return false;
+        }
+        if frame.ends_turn() {
+            self.is_interrupted.set(false);
+        }
+        if out.is_empty() { !self.is_closed() } else { self.send(out.into()) }
     }
 
     /// Sends bytes. Returns `false` if the reader left or is too far behind.
@@ -143,11 +174,11 @@ impl Listener {
     /// Sends a frame if it matches. Returns `false` if the listener can be removed.
     pub(super) fn offer(&self, frame: &Frame) -> bool {
         match &self.interest.turn {
-            None => self.send(frame.sse()),
+            None => self.write(frame),
             Some(turn) if frame.turn.as_deref() != Some(turn) || frame.event == "turn.queued" => {
                 !self.is_closed()
             }
-            Some(_) => self.send(frame.sse()) && !frame.ends_turn(),
+            Some(_) => self.write(frame) && !frame.ends_turn(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Computes the jobs that follow from a session's state, and when each is due.
 
 use super::{
-    AFTER_REPLY, Durable, Job, LISTING, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET, RENEW_BEFORE, SessionKernel,
-    WATCHDOG,
+    AFTER_REPLY, DISCARD_AFTER, Durable, Job, LISTING, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET, RENEW_BEFORE,
+    SessionKernel, WATCHDOG,
 };
 use crate::types::{ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnStatus};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -49,7 +49,10 @@ impl SessionKernel {
         }));
         obligations.extend(self.follow_ups_due(durable));
         obligations.extend(report_due(state, durable.ledger));
-        for name in &self.schedule.intervals {
+        if state.meta.ephemeral && state.status() == SessionStatus::Idle {
+            obligations.push(Obligation::at(state.activity.totals.updated_at + DISCARD_AFTER, Job::Discard));
+        }
+        for name in self.schedule.intervals.iter().filter(|_| !state.meta.ephemeral) {
             let interval = state.background.intervals.get(*name).copied().unwrap_or_default();
             if !interval.stopped {
                 obligations.push(Obligation::at(interval.next_at, Job::Tick(name)));
@@ -57,7 +60,8 @@ impl SessionKernel {
         }
         let out_of_date = state.activity.turn.is_none()
             && state.activity.totals.updated_at.since(state.background.listed_at) > LISTING;
-        if state.background.listed_at == Timestamp(0) || out_of_date {
+        let is_listed = !state.meta.ephemeral || state.status() == SessionStatus::Waiting;
+        if is_listed && (state.background.listed_at == Timestamp(0) || out_of_date) {
             obligations.push(Obligation::now(Job::List, state.background.listed_at.0));
         }
         obligations.extend(state.background.purge_at.map(|at| Obligation::at(at, Job::Purge)));
@@ -77,7 +81,8 @@ impl SessionKernel {
 
     /// Returns the round of follow-ups. It begins with the first one that is requested.
     fn follow_ups_due(&self, durable: &Durable<'_>) -> Option<Obligation> {
-        let requested = self.schedule.follow_ups.iter();
+        // What an ephemeral session holds is not to be remembered.
+        let requested = self.schedule.follow_ups.iter().filter(|_| !durable.state.meta.ephemeral);
         let requested =
             requested.filter_map(|name| Some((name, durable.state.activity.follow_ups.get(*name)?)));
         let (name, first) = requested.into_iter().find(|(_, progress)| progress.is_requested())?;

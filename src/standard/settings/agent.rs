@@ -1,9 +1,9 @@
 //! Settings of the agent.
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
-use crate::agent::{Judge, Tool};
+use crate::agent::{ExternalTool, Judge, Tool};
 use crate::session::Modes;
-use crate::tools::{ExternalTool, ReadArtifact, Recall};
+use crate::tools::{ReadArtifact, Recall};
 use crate::types::{AgentId, FilePath, Mode, SubagentKind, id};
 use serde_json::Value;
 use std::time::Duration;

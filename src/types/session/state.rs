@@ -1,7 +1,9 @@
 //! The state of a session in parts. Each part is a document of its own, which is rewritten only when it changes.
 
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus};
-use crate::types::{EventKind, Gauge, Grants, Task, TenantPolicy, Timestamp, TurnId, TurnState, Usage};
+use crate::types::{
+    EventKind, Gauge, Grants, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -130,6 +132,11 @@ pub struct Account {
 }
 
 impl SessionState {
+    /// Returns the tools that the client of the current turn runs.
+    pub fn client_tools(&self) -> &[ToolSpec] {
+        self.activity.turn.as_ref().map_or(&[], |turn| &turn.options.client_tools)
+    }
+
     /// Creates the state of a new session.
     pub fn new(meta: SessionMeta) -> Self {
         let totals = Totals { updated_at: meta.created_at, ..Totals::default() };

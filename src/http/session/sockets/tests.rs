@@ -67,7 +67,7 @@ impl Fixture {
 
     fn broadcast(&self) {
         let delta = Delta::Text { id: MessageId::from("m"), delta: "text".into() };
-        self.sockets.broadcast(&Frame::delta(&delta, &TurnId::from("t1"), None));
+        self.sockets.broadcast(&Frame::delta(delta, &TurnId::from("t1"), None));
     }
 }
 

@@ -1,6 +1,6 @@
 //! External tools: tools that clients run. A call is suspended until the client sends its result.
 
-use crate::agent::{DynTool, ToolContext};
+use super::{DynTool, ToolContext, toolkit::is_tool_name};
 use crate::turn::schema;
 use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, WaitKind};
 use futures::{
@@ -19,6 +19,7 @@ pub struct Declared {
     /// The tool's name.
     pub name: String,
     /// Description for the model, in one or two sentences.
+    #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments; no arguments if absent.
     #[serde(default)]
@@ -36,6 +37,18 @@ pub struct Declared {
 pub struct ExternalTool(ToolSpec);
 
 impl ExternalTool {
+    /// Creates a tool that the client brings with a message. It counts as a part of the conversation: it runs unless a
+    /// rule names it, because the client decides what it does.
+    ///
+    /// # Errors
+    /// As for [`ExternalTool::new`]; also for an invalid name.
+    pub fn of_client(declared: Declared) -> Result<ToolSpec, Invalid> {
+        if !is_tool_name(&declared.name) {
+            return Err(Invalid(format!("{:?} is not a name of 1 to 64 of A-Z a-z 0-9 _ -", declared.name)));
+        }
+        Self::new(declared).map(|Self(spec)| ToolSpec { control: true, effect: Effect::ReadOnly, ..spec })
+    }
+
     /// Creates a tool from its declaration.
     ///
     /// # Errors
@@ -65,6 +78,13 @@ impl ExternalTool {
             control: false,
             suspends: Some(WaitKind::External),
         }))
+    }
+}
+
+impl From<ToolSpec> for ExternalTool {
+    /// Creates a tool from a specification that [`ExternalTool::new`] has checked.
+    fn from(spec: ToolSpec) -> Self {
+        Self(spec)
     }
 }
 

@@ -1,0 +1,355 @@
+//! OpenAI's Chat Completions: `POST /v1/chat/completions`. Models are the names of agents.
+//!
+//! With a session (header `x-session-id`, or `metadata.session_id`) the agent remembers, and only what follows the last
+//! message of the assistant is new. Without one, the messages are all that the agent knows, and the session that runs
+//! the turn is erased afterwards. The ids of calls then end with the id of that session, so that the results of the
+//! client's tools find it.
+
+mod request;
+
+use self::request::{Addressed, ChatRequest, Next};
+use super::{Face, Target, openai, text::TextOut};
+use crate::agent::host::suspensions::CallAnswer;
+use crate::http::body;
+use crate::http::request::{Request, RequestExt};
+use crate::http::response::{self, Response};
+use crate::http::session::call::Call;
+use crate::http::session::subscription::{ResponseMode, TurnFormat};
+use crate::http::session::{checks, decisions, feed, turns};
+use crate::session::{
+    artifacts::Content as Attachment,
+    frame::Event,
+    hub::{ByteReceiver, Interrupted, Projection},
+};
+use crate::types::{
+    CallId, Delta, ErrorCode, EventKind, Pending, Problem, SessionId, StopReason, TurnEnd, TurnId, Usage,
+    WaitKind,
+};
+use futures::{
+    FutureExt, TryStreamExt,
+    future::{LocalBoxFuture, ready},
+};
+use http::StatusCode;
+use serde_json::{Value, json};
+use std::{cell::RefCell, rc::Rc};
+
+/// The face.
+pub static FACE: Face = Face { target, problem: openai::problem };
+
+/// The header that names a session.
+const SESSION: &str = "x-session-id";
+
+/// Returns the session that the client has chosen.
+fn chosen_session(request: &Request, addressed: &Addressed) -> Option<String> {
+    request.header(SESSION).or_else(|| addressed.session()).map(str::to_owned)
+}
+
+fn target(request: &Request) -> Result<Target, Problem> {
+    let addressed: Addressed = body::json(request)?;
+    let chosen = chosen_session(request, &addressed);
+    let session = match (chosen.as_deref(), addressed.answered_call().and_then(|id| id.rsplit_once('.'))) {
+        (Some(id), _) | (None, Some((_, id))) => {
+            let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
+            Some(SessionId::parse(id).ok_or_else(|| Problem::field("/metadata/session_id", expected))?)
+        }
+        (None, None) => None,
+    };
+    let agent = openai::agent_and_model(&addressed.model).0.map(str::to_owned);
+    Ok(Target { session, agent, user: addressed.user })
+}
+
+/// `POST /v1/chat/completions`.
+pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
+    let request: ChatRequest = body::json(call.request)?;
+    let chosen = chosen_session(call.request, &request.addressed);
+    let completion = Rc::new(Completion {
+        model: request.addressed.model.clone(),
+        created: call.host.now().0 / 1000,
+        streams: request.stream,
+        includes_usage: request.includes_usage(),
+        session: chosen.is_none().then(|| call.session_id.clone()),
+        written: Rc::default(),
+    });
+    let (agent, model) = request.agent_and_model();
+    let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
+    let user = call.named_user(request.addressed.user.clone())?;
+    let (transcript, next) = request.read(call.principal.user.is_none())?;
+    let (message, files) = match next {
+        Next::Message(message, files) => (message, files),
+        Next::Results(results) => return resume(call, user, results, completion).await,
+    };
+    if call.find(user.as_deref())?.is_none() {
+        let mut meta = call.new_meta(user.clone(), agent)?;
+        meta.model = checks::model(call.host, model.or(meta.model))?;
+        meta.ephemeral = chosen.is_none();
+        transcript.create(call, meta).await?;
+    }
+    let call = &call.again()?;
+    let parts = attached(call, user.as_deref(), files).await?;
+    let mode = ResponseMode::Face(completion);
+    let read = || {
+        let mut message = message.as_ref().clone();
+        message.user.clone_from(&user);
+        if !parts.is_empty() {
+            let text = message.content.take().filter(|text| !text.is_empty());
+            let text = text.map(|text| json!({"type": "text", "text": text}));
+            message.parts = Some(text.into_iter().chain(parts.iter().cloned()).collect());
+        }
+        Ok(message)
+    };
+    turns::post_as(&call.again()?, &mode, &read).await
+}
+
+/// Stores the files of a message as attachments, and returns the parts that name them.
+async fn attached(
+    call: &Call<'_>,
+    user: Option<&str>,
+    files: Vec<Attachment>,
+) -> Result<Vec<Value>, Problem> {
+    let session = call.find(user)?.ok_or_else(|| Problem::not_found("session"))?;
+    let mut parts = Vec::with_capacity(files.len());
+    for file in files {
+        let stored = call.host.artifacts(session).attach(call.host.new_id(), file).await?;
+        parts.push(json!({"type": "file", "ref": stored.r#ref}));
+    }
+    Ok(parts)
+}
+
+/// Continues a turn that waits for the results of the client's tools.
+async fn resume(
+    call: &Call<'_>,
+    user: Option<String>,
+    results: Vec<(String, String)>,
+    completion: Rc<Completion>,
+) -> Result<Response, Problem> {
+    let session = call.session_of(user)?;
+    // Without the session's id, which only the ids that were handed out without a chosen session have.
+    let suffix = completion.session.as_ref().map(|session| format!(".{session}")).unwrap_or_default();
+    let mut left = results.len();
+    for (id, result) in results {
+        left -= 1;
+        let call_id = CallId::from(id.strip_suffix(&suffix).unwrap_or(&id));
+        let answer = CallAnswer::Answer(Value::String(result));
+        let is_last = left == 0;
+        let mode =
+            if is_last { ResponseMode::Face(Rc::clone(&completion) as _) } else { ResponseMode::Receipt };
+        let response = decisions::answer_as(call, session, &call_id, answer, mode).await?;
+        if is_last {
+            return Ok(response);
+        }
+    }
+    Err(Problem::field("/messages", "no result of a tool"))
+}
+
+/// One response: how it is written, and what is collected of it unless it streams.
+struct Completion {
+    model: String,
+    created: u64,
+    streams: bool,
+    includes_usage: bool,
+    /// The session, which the ids of calls then end with.
+    session: Option<SessionId>,
+    written: Rc<RefCell<Whole>>,
+}
+
+/// A response that does not stream.
+#[derive(Default)]
+struct Whole {
+    text: String,
+    reasoning: String,
+    end: Option<(StatusCode, Value)>,
+}
+
+impl TurnFormat for Completion {
+    fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
+        let head = json!({
+            "id": format!("chatcmpl-{turn}"),
+            "object": if self.streams { "chat.completion.chunk" } else { "chat.completion" },
+            "created": self.created,
+            "model": self.model,
+        });
+        Box::new(Choice {
+            head,
+            streams: self.streams,
+            includes_usage: self.includes_usage,
+            session: self.session.clone(),
+            written: Rc::clone(&self.written),
+            has_begun: false,
+            text: TextOut::default(),
+            usage: Usage::default(),
+        })
+    }
+
+    fn respond<'a>(
+        &'a self,
+        turn: &'a TurnId,
+        written: ByteReceiver,
+    ) -> LocalBoxFuture<'a, Result<Response, Problem>> {
+        async move {
+            if self.streams {
+                return Ok(feed::response(written, "text/event-stream"));
+            }
+            let interrupted = |_| {
+                let detail = format!("turn {turn} was interrupted; its session continues it");
+                Problem::new(ErrorCode::Unavailable, detail)
+            };
+            written.try_for_each(|_| ready(Ok(()))).await.map_err(interrupted)?;
+            let (status, body) =
+                self.written.borrow_mut().end.take().ok_or_else(|| interrupted(Interrupted))?;
+            response::json(status, &body)
+        }
+        .boxed_local()
+    }
+}
+
+/// Writes a turn as the one choice of a completion.
+struct Choice {
+    /// The fields of all chunks.
+    head: Value,
+    streams: bool,
+    includes_usage: bool,
+    session: Option<SessionId>,
+    written: Rc<RefCell<Whole>>,
+    has_begun: bool,
+    text: TextOut,
+    usage: Usage,
+}
+
+impl Projection for Choice {
+    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        let record = match event {
+            Event::Delta(Delta::Text { delta, .. }) => {
+                let text = self.text.add(delta);
+                return self.say("content", &text, out);
+            }
+            Event::Delta(Delta::Reasoning { delta, .. }) => return self.say("reasoning_content", delta, out),
+            Event::Delta(Delta::ToolInput { .. }) => return,
+            Event::Record(record) => record,
+        };
+        match &record.kind {
+            EventKind::MessageCompleted { .. } => self.text.end_message(),
+            EventKind::TurnResumed { .. } => self.text.restart(),
+            EventKind::UsageUpdated { total, .. } => self.usage = *total,
+            EventKind::TurnWaiting { pending } => self.wait(pending, out),
+            EventKind::TurnFailed(end) => self.fail(end, out),
+            EventKind::TurnCompleted(end) | EventKind::TurnCanceled(end) => {
+                self.usage = end.usage;
+                self.finish(json!({}), finish_reason(end.stop_reason), out);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Choice {
+    /// Sends text, or keeps it for the whole response.
+    fn say(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        if self.streams {
+            return self.chunk(json!({ field: text }), None, out);
+        }
+        let whole = &mut *self.written.borrow_mut();
+        if field == "content" { &mut whole.text } else { &mut whole.reasoning }.push_str(text);
+    }
+
+    /// Hands out the calls of the client's tools. Other calls that wait cannot be decided here, so the text names them.
+    fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
+        let (own, others): (Vec<_>, Vec<_>) =
+            pending.iter().partition(|call| call.kind == WaitKind::External);
+        if own.is_empty() {
+            let names = others.iter().map(|call| format!("{} (call {})", call.name, call.call_id));
+            let names = names.collect::<Vec<_>>().join(", ");
+            let notice = self.text.add(&format!("[This turn waits for a decision or an answer: {names}.]"));
+            self.say("content", &notice, out);
+            return self.finish(json!({}), "stop", out);
+        }
+        let calls = own.into_iter().enumerate().map(|(index, call)| {
+            let id = match &self.session {
+                Some(session) => format!("{}.{session}", call.call_id),
+                None => call.call_id.to_string(),
+            };
+            let function = json!({"name": call.name, "arguments": call.args.to_string()});
+            let mut value = json!({"id": id, "type": "function", "function": function});
+            if self.streams {
+                value["index"] = index.into();
+            }
+            value
+        });
+        let calls: Vec<_> = calls.collect();
+        self.finish(json!({"tool_calls": calls}), "tool_calls", out);
+    }
+
+    fn fail(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
+        let (status, body) = openai::failed_turn(end.error.as_ref());
+        match self.streams {
+            true => frame(&body, out),
+            false => self.written.borrow_mut().end = Some((status, body)),
+        }
+    }
+
+    /// Ends the response. `last` is the rest of the message.
+    fn finish(&mut self, last: Value, reason: &str, out: &mut Vec<u8>) {
+        let usage = usage(&self.usage);
+        if self.streams {
+            self.chunk(last, Some(reason), out);
+            if self.includes_usage {
+                let mut chunk = self.head.clone();
+                chunk["choices"] = json!([]);
+                chunk["usage"] = usage;
+                frame(&chunk, out);
+            }
+            out.extend_from_slice(b"data: [DONE]\n\n");
+            return;
+        }
+        let whole = &mut *self.written.borrow_mut();
+        let mut message = last;
+        message["role"] = "assistant".into();
+        message["content"] = Some(std::mem::take(&mut whole.text)).filter(|text| !text.is_empty()).into();
+        message["refusal"] = Value::Null;
+        if !whole.reasoning.is_empty() {
+            message["reasoning_content"] = std::mem::take(&mut whole.reasoning).into();
+        }
+        let mut body = self.head.clone();
+        body["choices"] =
+            json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}]);
+        body["usage"] = usage;
+        whole.end = Some((StatusCode::OK, body));
+    }
+
+    fn chunk(&mut self, mut delta: Value, reason: Option<&str>, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            delta["role"] = "assistant".into();
+        }
+        let mut chunk = self.head.clone();
+        chunk["choices"] = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]);
+        frame(&chunk, out);
+    }
+}
+
+/// Appends an event of the stream.
+fn frame(data: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(data.to_string().as_bytes());
+    out.extend_from_slice(b"\n\n");
+}
+
+fn finish_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Length | StopReason::Tokens | StopReason::MaxSteps | StopReason::MaxToolCalls => "length",
+        StopReason::Deadline | StopReason::Cost => "length",
+        StopReason::ContentFilter => "content_filter",
+        StopReason::End | StopReason::Canceled | StopReason::Error | StopReason::Waiting => "stop",
+    }
+}
+
+fn usage(usage: &Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    })
+}

@@ -1,0 +1,63 @@
+//! What the protocols of OpenAI have in common: errors, and models as names of agents.
+
+use crate::http::response::{self, Response, ResponseExt};
+use crate::types::{ErrorCode, Problem, TurnError};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+/// Splits the `model` of a request into an agent and a model: `provider/model` is a model of the default agent, any
+/// other name is an agent.
+pub(super) fn agent_and_model(name: &str) -> (Option<&str>, Option<&str>) {
+    if name.contains('/') { (None, Some(name)) } else { (Some(name), None) }
+}
+
+/// Writes an error as OpenAI's clients read it: they ignore everything but `error`.
+pub(super) fn problem(problem: &Problem, request_id: &str) -> Response {
+    let status = match problem.code.status() {
+        422 => StatusCode::BAD_REQUEST,
+        status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+    };
+    let native = response::problem(problem, request_id);
+    let code = match problem.code {
+        ErrorCode::Unauthenticated => "invalid_api_key",
+        ErrorCode::UnknownAgent => "model_not_found",
+        ErrorCode::RateLimited => "rate_limit_exceeded",
+        ErrorCode::QuotaExceeded => "insufficient_quota",
+        code => code.as_str(),
+    };
+    let first = problem.errors.first();
+    let param = first.map(|error| error.pointer.trim_matches(['/', '?']).replace('/', "."));
+    let message =
+        first.map_or_else(|| problem.detail.clone(), |error| format!("{}: {}", error.pointer, error.detail));
+    let body = error(status, &message, param.as_deref(), code);
+    let mut response = response::bytes(status, "application/json", body.to_string());
+    for (name, value) in native.headers() {
+        if *name != http::header::CONTENT_TYPE {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    // The clients repeat a request after these statuses, although a repetition cannot succeed.
+    let is_final = problem.code == ErrorCode::QuotaExceeded || status == StatusCode::CONFLICT;
+    if is_final { response.with("x-should-retry", "false") } else { response }
+}
+
+/// Returns the status and the body for a turn that failed.
+pub(super) fn failed_turn(failure: Option<&TurnError>) -> (StatusCode, Value) {
+    let code = failure.map_or("internal", |error| error.code.as_str());
+    let message = failure.map_or("the turn failed", |error| error.message.as_str());
+    let status = match failure {
+        Some(error) if error.retryable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, error(status, message, None, code))
+}
+
+fn error(status: StatusCode, message: &str, param: Option<&str>, code: &str) -> Value {
+    let kind = match status.as_u16() {
+        429 => "rate_limit_error",
+        403 => "permission_error",
+        400..500 => "invalid_request_error",
+        _ => "server_error",
+    };
+    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+}
