@@ -7,7 +7,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-match, \
-    if-none-match, if-range, last-event-id, prefer, range, x-request-id";
+    if-none-match, if-range, last-event-id, openai-beta, openai-organization, openai-project, prefer, range, \
+    x-request-id, x-session-id";
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
     content-disposition, content-range, etag";
 
@@ -22,10 +23,16 @@ pub fn is_preflight(request: &Request) -> bool {
 /// `forbidden_origin` unless the origin is one of `origins`.
 pub fn preflight(origins: &[String], request: &Request) -> Result<Response, Problem> {
     match allowed(origins, request) {
-        Some(_) => Ok(response::empty(StatusCode::NO_CONTENT)
-            .with("access-control-allow-methods", METHODS)
-            .with("access-control-allow-headers", REQUEST_HEADERS)
-            .with("access-control-max-age", "7200")),
+        Some(_) => {
+            let asked = request.header("access-control-request-headers").unwrap_or_default().split(',');
+            // Headers that OpenAI's clients add to every request.
+            let of_client = asked.map(str::trim).filter(|name| name.starts_with("x-stainless-"));
+            let headers: Vec<_> = std::iter::once(REQUEST_HEADERS).chain(of_client).collect();
+            Ok(response::empty(StatusCode::NO_CONTENT)
+                .with("access-control-allow-methods", METHODS)
+                .with("access-control-allow-headers", &headers.join(", "))
+                .with("access-control-max-age", "7200"))
+        }
         None => Err(Problem::new(ErrorCode::ForbiddenOrigin, "this origin is not in CORS_ORIGINS")),
     }
 }

@@ -14,15 +14,12 @@ use super::idempotency::{self, DirectoryStore, RequestKey};
 use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response};
-use super::route::{Handler, Responding, RouteMatch};
+use super::route::{Handler, Responding, RouteMatch, WriteProblem};
 use super::{auth, cors, request_limit, routes};
 use crate::types::{Principal, Problem, RequestId, Scope, SessionId, TenantId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
-
-/// Writes a problem in the format of a protocol.
-type ProblemWriter = fn(&Problem, &str) -> Response;
 
 /// The outcome of a request in the gateway.
 pub enum Handled {
@@ -41,7 +38,8 @@ pub async fn handle(
     let request_id = gateway.request_id(&request);
     let is_head = request.method() == Method::HEAD;
     let found = routes::find(request.method(), request.uri().path());
-    let face = found.as_ref().ok().and_then(|found| found.route.face());
+    let write_problem =
+        found.as_ref().map_or(response::problem as WriteProblem, |found| found.route.write_problem);
     let mut headers = cors::headers(&gateway.config.origins, &request);
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert(HeaderName::from_static("x-request-id"), id);
@@ -62,7 +60,7 @@ pub async fn handle(
                     "event": "request.failed", "request_id": request_id, "cause": problem.to_string(),
                 }));
             }
-            face.map_or(response::problem as ProblemWriter, |face| face.problem)(&problem, &request_id)
+            write_problem(&problem, &request_id)
         }
     };
     response.headers_mut().extend(headers);

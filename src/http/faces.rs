@@ -5,13 +5,13 @@
 //! line for each of its routes to the route table.
 
 pub mod chat_completions;
-mod openai;
+pub(super) mod openai;
 mod text;
 mod transcript;
 
 use super::request::Request;
 use super::response::{self, Response};
-use super::routes;
+use super::{route::WriteProblem, routes};
 use crate::types::{Problem, SessionId};
 
 /// A protocol besides the native one.
@@ -19,7 +19,7 @@ pub struct Face {
     /// Reads what a request concerns.
     pub target: fn(&Request) -> Result<Target, Problem>,
     /// Writes an error.
-    pub problem: fn(&Problem, &str) -> Response,
+    pub problem: WriteProblem,
 }
 
 /// What a request of a face concerns.
@@ -36,8 +36,5 @@ pub struct Target {
 /// Writes an error in the format of the request's route.
 pub fn problem<B>(request: &http::Request<B>, problem: &Problem, request_id: &str) -> Response {
     let found = routes::find(request.method(), request.uri().path());
-    match found.ok().and_then(|found| found.route.face()) {
-        Some(face) => (face.problem)(problem, request_id),
-        None => response::problem(problem, request_id),
-    }
+    found.map_or(response::problem as WriteProblem, |found| found.route.write_problem)(problem, request_id)
 }

@@ -5,6 +5,7 @@ use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response};
 use crate::ports::directory::SessionEntry;
+use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp, UserId};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -37,16 +38,27 @@ pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem>
     page::respond(found, limit, |entry| (entry.created_at, entry.id.clone()), view)
 }
 
-/// `GET /v1/models`, in the format of OpenAI's API.
+/// `GET /v1/models`, in the format of OpenAI's API: the agents, and the models that the tenant may use.
 pub(super) async fn models(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let limits = &call.caller.policy.limits;
-    let usable = call.gateway.config.models.iter().filter(|id| limits.allow_model(id));
-    let models = usable.map(|id| {
-        let owner = id.split('/').next().unwrap_or_default();
-        json!({ "id": id, "object": "model", "created": 0, "owned_by": owner })
-    });
-    let models: Vec<_> = models.collect();
+    let models: Vec<_> = model_entries(call).collect();
     response::json(StatusCode::OK, &json!({ "object": "list", "data": models, "next_cursor": null }))
+}
+
+/// `GET /v1/models/{model}`.
+pub(super) async fn model(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let id = call.params.get("model");
+    let found = model_entries(call).find(|entry| entry["id"] == id);
+    response::json(StatusCode::OK, &found.ok_or_else(|| Problem::not_found("model"))?)
+}
+
+fn model_entries(call: &TenantCall<'_>) -> impl Iterator<Item = Value> {
+    let (config, limits) = (&call.gateway.config, &call.caller.policy.limits);
+    let entry =
+        |id: &str, owner: &str| json!({ "id": id, "object": "model", "created": 0, "owned_by": owner });
+    let agents = std::iter::once(DEFAULT_AGENT).chain(config.agents.iter().map(|agent| &**agent));
+    let models = config.models.iter().filter(|id| limits.allow_model(id));
+    let models = models.map(move |id| entry(id, id.split('/').next().unwrap_or_default()));
+    agents.map(move |agent| entry(agent, "edge-harness")).chain(models)
 }
 
 /// Returns an entry with the parent of a subagent's session.

@@ -3,7 +3,7 @@
 use super::faces::Face;
 use super::gateway::{GatewayCall, TenantCall};
 use super::pattern::Params;
-use super::response::Response;
+use super::response::{self, Response};
 use super::session::call::{Call, SessionRequest};
 use crate::agent::SessionHost;
 use crate::types::{Problem, Scope};
@@ -22,6 +22,9 @@ pub type TenantHandler = for<'a> fn(&'a TenantCall<'a>) -> Responding<'a>;
 pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session, without reading the session first.
 pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
+
+/// Writes a problem as the response to the request with this id.
+pub type WriteProblem = fn(&Problem, &str) -> Response;
 
 /// The function that handles a route, where it runs, and the scope that a caller needs.
 pub enum Handler {
@@ -49,6 +52,8 @@ pub struct Route {
     pub path: &'static str,
     /// The handler.
     pub handler: Handler,
+    /// Writes problems of the route.
+    pub write_problem: WriteProblem,
     /// Whether a `?ticket=` is accepted in place of a key.
     pub accepts_ticket: bool,
     /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
@@ -67,6 +72,7 @@ impl Route {
             method,
             path,
             handler,
+            write_problem: response::problem,
             accepts_ticket: false,
             once: false,
             creates_session: false,
@@ -74,12 +80,10 @@ impl Route {
         }
     }
 
-    /// Returns the protocol of the route; `None` for the native one.
-    pub fn face(&self) -> Option<&'static Face> {
-        match &self.handler {
-            Handler::Face(_, face, _) => Some(face),
-            _ => None,
-        }
+    /// Writes problems in the format of another protocol.
+    pub const fn problems(mut self, write: WriteProblem) -> Self {
+        self.write_problem = write;
+        self
     }
 
     /// Accepts a `?ticket=` in place of a key.

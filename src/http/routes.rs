@@ -1,7 +1,7 @@
 //! The route table: every path of the API, the scope it needs, and its handler. The gateway and the objects of
 //! sessions use the same table.
 
-use super::faces::{Face, chat_completions};
+use super::faces::{Face, chat_completions, openai};
 use super::pattern::matches;
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
@@ -27,7 +27,8 @@ const DELETE: Method = Method::DELETE;
 pub static ROUTES: &[Route] = &[
     Route::new(GET, "/healthz", Handler::Public(run!(lists::health))),
     Route::new(GET, "/readyz", Handler::Public(run!(lists::ready))),
-    tenant(GET, "/v1/models", Read, run!(lists::models)),
+    tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
+    tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
     tenant(GET, "/v1/usage", Read, run!(usage::own)),
     tenant(GET, "/v1/export", Read, run!(export::own)),
@@ -103,7 +104,10 @@ const fn face(
     face: &'static Face,
     handler: SessionHandler,
 ) -> Route {
-    Route::new(method, path, Handler::Face(scope, face, handler)).creates_session().starts_turn()
+    Route::new(method, path, Handler::Face(scope, face, handler))
+        .creates_session()
+        .starts_turn()
+        .problems(face.problem)
 }
 
 const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -> Route {

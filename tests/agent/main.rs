@@ -8,6 +8,7 @@ mod artifacts;
 mod bounds;
 mod build;
 mod ceilings;
+mod chat_completions;
 mod compaction;
 mod compaction_plans;
 mod context;

@@ -224,9 +224,9 @@ fn a_socket_that_has_missed_a_lot_catches_up_in_several_connections() {
     loop {
         let Upgrade { missed, is_behind, .. } = *upgrade(&stage, &after);
         connections += 1;
-        assert!(missed.iter().map(|frame| frame.data.len()).sum::<usize>() <= (4 << 20) + 2 * PAGE_BYTES);
+        assert!(missed.iter().map(|frame| frame.json().len()).sum::<usize>() <= (4 << 20) + 2 * PAGE_BYTES);
         let events: Vec<Value> =
-            missed.iter().map(|frame| serde_json::from_str(&frame.data).unwrap()).collect();
+            missed.iter().map(|frame| serde_json::from_str(frame.json()).unwrap()).collect();
         seen.extend(events.iter().filter_map(|event| event["seq"].as_u64()));
         if !is_behind {
             break;

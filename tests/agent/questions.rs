@@ -2,8 +2,8 @@
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
+use edge_harness::agent::{ExternalTool, external_tool::Declared};
 use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::tools::{ExternalTool, external::Declared};
 use edge_harness::types::{Approver, CallId, Part, Problem, SessionStatus, WaitKind};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};

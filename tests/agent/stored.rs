@@ -251,7 +251,7 @@ fn a_reply_is_stored_once_and_sent_whole() {
     let bytes: usize = stage.store.log().iter().map(|record| record.json.len()).sum();
     assert!(bytes < text.len() + 2_500, "{bytes} bytes of records");
     let end = frames.iter().find(|frame| frame.event == "turn.completed").expect("an end");
-    let end: Value = serde_json::from_str(&end.data).unwrap();
+    let end: Value = serde_json::from_str(end.json()).unwrap();
     let message = &end["reply"]["id"];
     let parts = json!([{"type": "text", "text": text}]);
     assert_eq!(end["reply"], json!({"id": message, "text": text, "parts": parts}));

@@ -7,7 +7,7 @@
 
 mod request;
 
-use self::request::{Addressed, ChatRequest, Next};
+use self::request::{ChatRequest, Next};
 use super::{Face, Target, openai, text::TextOut};
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::body;
@@ -40,30 +40,30 @@ pub static FACE: Face = Face { target, problem: openai::problem };
 const SESSION: &str = "x-session-id";
 
 /// Returns the session that the client has chosen.
-fn chosen_session(request: &Request, addressed: &Addressed) -> Option<String> {
-    request.header(SESSION).or_else(|| addressed.session()).map(str::to_owned)
+fn chosen_session(request: &Request, chat: &ChatRequest) -> Option<String> {
+    request.header(SESSION).or_else(|| chat.session()).map(str::to_owned)
 }
 
 fn target(request: &Request) -> Result<Target, Problem> {
-    let addressed: Addressed = body::json(request)?;
-    let chosen = chosen_session(request, &addressed);
-    let session = match (chosen.as_deref(), addressed.answered_call().and_then(|id| id.rsplit_once('.'))) {
+    let chat: ChatRequest = body::json(request)?;
+    let chosen = chosen_session(request, &chat);
+    let session = match (chosen.as_deref(), chat.answered_call().and_then(|id| id.rsplit_once('.'))) {
         (Some(id), _) | (None, Some((_, id))) => {
             let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
             Some(SessionId::parse(id).ok_or_else(|| Problem::field("/metadata/session_id", expected))?)
         }
         (None, None) => None,
     };
-    let agent = openai::agent_and_model(&addressed.model).0.map(str::to_owned);
-    Ok(Target { session, agent, user: addressed.user })
+    let agent = chat.agent_and_model().0.map(str::to_owned);
+    Ok(Target { session, agent, user: chat.user })
 }
 
 /// `POST /v1/chat/completions`.
 pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let request: ChatRequest = body::json(call.request)?;
-    let chosen = chosen_session(call.request, &request.addressed);
+    let chosen = chosen_session(call.request, &request);
     let completion = Rc::new(Completion {
-        model: request.addressed.model.clone(),
+        model: request.model.clone(),
         created: call.host.now().0 / 1000,
         streams: request.stream,
         includes_usage: request.includes_usage(),
@@ -72,7 +72,7 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     });
     let (agent, model) = request.agent_and_model();
     let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
-    let user = call.named_user(request.addressed.user.clone())?;
+    let user = call.named_user(request.user.clone())?;
     let (transcript, next) = request.read(call.principal.user.is_none())?;
     let (message, files) = match next {
         Next::Message(message, files) => (message, files),

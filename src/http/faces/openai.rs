@@ -12,7 +12,7 @@ pub(super) fn agent_and_model(name: &str) -> (Option<&str>, Option<&str>) {
 }
 
 /// Writes an error as OpenAI's clients read it: they ignore everything but `error`.
-pub(super) fn problem(problem: &Problem, request_id: &str) -> Response {
+pub fn problem(problem: &Problem, request_id: &str) -> Response {
     let status = match problem.code.status() {
         422 => StatusCode::BAD_REQUEST,
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),

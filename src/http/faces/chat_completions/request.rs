@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 pub(super) struct ChatRequest {
-    #[serde(flatten)]
-    pub addressed: Addressed,
+    pub model: String,
+    messages: Vec<ChatMessage>,
+    pub user: Option<String>,
+    metadata: Option<Metadata>,
     #[serde(default)]
     pub stream: bool,
     stream_options: Option<StreamOptions>,
@@ -24,16 +26,6 @@ pub(super) struct ChatRequest {
     max_tokens: Option<u32>,
     reasoning_effort: Option<Effort>,
     n: Option<u32>,
-}
-
-/// The part of a request that the gateway reads.
-#[derive(Deserialize)]
-pub(super) struct Addressed {
-    pub model: String,
-    messages: Vec<ChatMessage>,
-    pub user: Option<String>,
-    #[serde(default)]
-    metadata: Option<Metadata>,
 }
 
 #[derive(Deserialize)]
@@ -142,7 +134,7 @@ pub(super) enum Next {
     Results(Vec<(String, String)>),
 }
 
-impl Addressed {
+impl ChatRequest {
     /// Returns the session that the request names in its body.
     pub fn session(&self) -> Option<&str> {
         self.metadata.as_ref()?.session_id.as_deref()
@@ -153,9 +145,7 @@ impl Addressed {
         let last = self.messages.last().filter(|message| message.role == ChatRole::Tool)?;
         last.tool_call_id.as_deref()
     }
-}
 
-impl ChatRequest {
     /// Returns whether the stream ends with the usage.
     pub fn includes_usage(&self) -> bool {
         self.stream_options.as_ref().is_some_and(|options| options.include_usage)
@@ -180,7 +170,7 @@ impl ChatRequest {
             |message: &ChatMessage| matches!(message.role, ChatRole::System | ChatRole::Developer);
         let mut instructions = Vec::new();
         let mut messages = Vec::new();
-        for (index, message) in self.addressed.messages.into_iter().enumerate() {
+        for (index, message) in self.messages.into_iter().enumerate() {
             match is_system(&message) {
                 true => instructions.push(message.text()),
                 false => messages.push((index, message)),
@@ -224,7 +214,7 @@ impl ChatRequest {
 
     /// Returns the agent and the model that the request names.
     pub fn agent_and_model(&self) -> (Option<&str>, Option<&str>) {
-        openai::agent_and_model(&self.addressed.model)
+        openai::agent_and_model(&self.model)
     }
 }
 

@@ -1,0 +1,326 @@
+//! The Chat Completions of OpenAI, with the session's object in memory.
+
+use crate::http::{request, status, stream, whole};
+use crate::stage::{Stage, meta, ms};
+use edge_harness::http::{Response, faces, session};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::session::hub::ByteReceiver;
+use edge_harness::types::{
+    Category, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
+    SessionPermissions,
+};
+use futures::{FutureExt, StreamExt};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{cell::RefCell, rc::Rc};
+
+const CHAT: &str = "POST /v1/chat/completions";
+
+/// Sends a request and runs the session's tasks until there is a response. `session` is the one that the client has
+/// chosen.
+fn send(stage: &Stage, session: Option<&str>, body: &Value) -> Result<Response, Problem> {
+    let named = session.map(|id| ("x-session-id", id));
+    let asked = request(CHAT, "", named.as_slice(), body.to_string());
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    for _ in 0..100 {
+        stage.run();
+        if let Some(response) = found.take() {
+            return response;
+        }
+        stage.clock.advance(ms(10));
+    }
+    panic!("no response");
+}
+
+fn chat(messages: Value) -> Value {
+    json!({"model": "default", "messages": messages})
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn complete(stage: &Stage, session: Option<&str>, body: &Value) -> Value {
+    let response = send(stage, session, body).unwrap();
+    assert_eq!(status(&response), 200);
+    whole(response)
+}
+
+/// The chunks of a stream that has ended, and whether `[DONE]` follows them.
+fn chunks(stage: &Stage, session: Option<&str>, body: &Value) -> (Vec<Value>, bool) {
+    let mut body = body.clone();
+    body["stream"] = true.into();
+    let response = send(stage, session, &body).unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut open = stream(response);
+    let text = read_all(stage, &mut open);
+    assert!(text.ends_with("\n\n") && !text.contains('\r'), "{text}");
+    let events: Vec<&str> =
+        text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
+    let done = events.last() == Some(&"[DONE]");
+    let events = events.into_iter().filter(|data| *data != "[DONE]");
+    (events.map(|data| serde_json::from_str(data).unwrap()).collect(), done)
+}
+
+/// Reads a stream to its end.
+fn read_all(stage: &Stage, open: &mut ByteReceiver) -> String {
+    let mut out = Vec::new();
+    for _ in 0..300 {
+        while let Some(item) = open.next().now_or_never() {
+            match item {
+                Some(bytes) => out.extend_from_slice(&bytes.expect("a complete stream")),
+                None => return String::from_utf8(out).unwrap(),
+            }
+        }
+        stage.tick(ms(10));
+    }
+    panic!("no end: {}", String::from_utf8_lossy(&out));
+}
+
+fn text_of(chunks: &[Value]) -> String {
+    chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
+}
+
+fn reasons(chunks: &[Value]) -> Vec<&str> {
+    chunks.iter().filter_map(|chunk| chunk["choices"][0]["finish_reason"].as_str()).collect()
+}
+
+fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
+    answer(vec![Part::text(text)])
+}
+
+/// What the model was shown: role and text of each message, calls and results included.
+fn shown(request: &ModelRequest) -> Vec<String> {
+    let line = |part: &Part| match part {
+        Part::Text { text } => text.clone(),
+        Part::ToolCall(call) => format!("call {} {}", call.name, call.args),
+        Part::ToolResult { outcome, .. } => format!("result {}", outcome.model_text()),
+        other => format!("{other:?}"),
+    };
+    let messages = request.messages.iter();
+    let parts = |parts: &[Part]| parts.iter().map(line).collect::<Vec<_>>().join(" | ");
+    messages.map(|message| format!("{}: {}", message.role.name(), parts(&message.parts))).collect()
+}
+
+#[test]
+fn a_completion_has_the_text_and_the_usage() {
+    let (stage, _) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let body = complete(&stage, Some("s"), &chat(json!([user("hi")])));
+    assert_eq!((&body["object"], &body["model"]), (&json!("chat.completion"), &json!("default")));
+    assert!(body["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    let message = json!({"role": "assistant", "content": "Hello", "refusal": null});
+    let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": "stop"});
+    assert_eq!(body["choices"], json!([choice]));
+    assert_eq!(body["usage"]["total_tokens"], json!(7));
+}
+
+#[test]
+fn a_stream_has_one_finish_reason_and_the_usage_on_request() {
+    let (stage, _) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let mut body = chat(json!([user("hi")]));
+    let (plain, done) = chunks(&stage, Some("s"), &body);
+    assert_eq!((text_of(&plain).as_str(), reasons(&plain), done), ("Hello", vec!["stop"], true));
+    assert_eq!(plain[0]["choices"][0]["delta"]["role"], json!("assistant"));
+    assert!(plain.iter().all(|chunk| chunk["id"] == plain[0]["id"] && chunk.get("usage").is_none()));
+    body["stream_options"] = json!({"include_usage": true});
+    let (counted, _) = chunks(&stage, Some("s"), &body);
+    let last = counted.last().unwrap();
+    assert_eq!((&last["choices"], &last["usage"]["prompt_tokens"]), (&json!([]), &json!(1)));
+}
+
+#[test]
+fn a_chosen_session_remembers_and_ignores_the_repeated_transcript() {
+    let (stage, models) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    complete(&stage, Some("s"), &chat(json!([user("one")])));
+    let repeated = json!([user("one"), {"role": "assistant", "content": "Hello"}, user("two")]);
+    complete(&stage, Some("s"), &chat(repeated));
+    let last = models.requests().pop().unwrap();
+    assert_eq!(shown(&last), ["user: one", "assistant: Hello", "user: two"]);
+}
+
+#[test]
+fn without_a_session_the_transcript_is_all_that_the_agent_knows_and_nothing_is_kept() {
+    let (stage, models) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let call =
+        json!({"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{\"at\":1}"}});
+    let transcript = json!([
+        {"role": "system", "content": "Be brief."},
+        user("one"),
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "a tree"},
+        {"role": "assistant", "content": "A tree."},
+        user("two"),
+        {"role": "user", "content": [{"type": "text", "text": "three"}]},
+    ]);
+    let body = complete(&stage, None, &chat(transcript));
+    assert_eq!(body["choices"][0]["message"]["content"], json!("Hello"));
+    let request = models.requests().pop().unwrap();
+    let expected = [
+        "user: one",
+        "assistant: call look {\"at\":1}",
+        "tool: result a tree",
+        "assistant: A tree.",
+        "user: two\n\nthree",
+    ];
+    assert_eq!(shown(&request), expected);
+    assert!(request.system.contains("\n\nBe brief.\n\n"), "{}", request.system);
+    stage.live(ms(5_000));
+    assert_eq!(stage.host().open().map(|session| session.is_some()), Ok(false), "the session is erased");
+    assert_eq!(models.requests().len(), 1, "nothing is remembered of it");
+}
+
+#[test]
+fn a_client_runs_its_own_tools_and_the_turn_continues() {
+    let script = |request: &ModelRequest| match request.messages.last().map(|last| last.role) {
+        Some(Role::Tool) => says("It is 7 and 8."),
+        _ => answer(vec![
+            Part::text("Let me look."),
+            call("c1", "look", json!({"at": 1})),
+            call("c2", "look", json!({"at": 2})),
+        ]),
+    };
+    for session in [Some("s"), None] {
+        for streams in [false, true] {
+            let (stage, models) = Stage::scripted(script, |builder| builder);
+            let mut body = chat(json!([user("look")]));
+            let parameters = json!({"type": "object", "properties": {"at": {"type": "integer"}}});
+            body["tools"] =
+                json!([{"type": "function", "function": {"name": "look", "parameters": parameters}}]);
+            let (text, reason, calls) = match streams {
+                true => {
+                    let (chunks, done) = chunks(&stage, session, &body);
+                    assert!(done);
+                    let calls =
+                        chunks.iter().find_map(|chunk| chunk["choices"][0]["delta"].get("tool_calls"));
+                    (text_of(&chunks), reasons(&chunks).join(","), calls.unwrap().clone())
+                }
+                false => {
+                    let choice = complete(&stage, session, &body)["choices"][0].clone();
+                    let text = choice["message"]["content"].as_str().unwrap().to_owned();
+                    (
+                        text,
+                        choice["finish_reason"].as_str().unwrap().into(),
+                        choice["message"]["tool_calls"].clone(),
+                    )
+                }
+            };
+            assert_eq!((text.as_str(), reason.as_str()), ("Let me look.", "tool_calls"));
+            assert_eq!(calls[1]["function"], json!({"name": "look", "arguments": "{\"at\":2}"}));
+            assert!(models.requests()[0].tools.iter().any(|tool| tool.name == "look"));
+            let mut messages = vec![user("look"), json!({"role": "assistant", "tool_calls": calls})];
+            for (index, result) in ["7", "8"].iter().enumerate() {
+                messages.push(json!({"role": "tool", "tool_call_id": calls[index]["id"], "content": result}));
+            }
+            body["messages"] = messages.into();
+            let rest = complete(&stage, session, &body);
+            assert_eq!(rest["choices"][0]["message"]["content"], json!("It is 7 and 8."), "{session:?}");
+            let results = shown(&models.requests()[1]).into_iter().filter(|line| line.starts_with("tool"));
+            assert_eq!(results.collect::<Vec<_>>(), ["tool: result 7", "tool: result 8"]);
+        }
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_a_person_is_named_in_the_text() {
+    let script = |_: &ModelRequest| answer(vec![call("c1", "write_it", json!({"key": "k"}))]);
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.host().create(meta(stage.host().now())).unwrap();
+    stage.permit(|own: &mut SessionPermissions| {
+        own.categories.insert(Category::Other, Policy::Ask);
+    });
+    let (found, done) = chunks(&stage, Some("s"), &chat(json!([user("write")])));
+    let text = text_of(&found);
+    assert!(text.contains("waits for a decision or an answer: write_it (call c1)"), "{text}");
+    assert_eq!((reasons(&found), done), (vec!["stop"], true));
+}
+
+#[test]
+fn text_that_was_voided_is_not_repeated() {
+    let tries = Rc::new(RefCell::new(0));
+    let script = move |_: &ModelRequest| {
+        *tries.borrow_mut() += 1;
+        if *tries.borrow() > 1 {
+            return says("Hello world");
+        }
+        let cut = ModelError::new(ModelErrorKind::Network, "cut");
+        vec![Ok(ModelEvent::Text("Hello".into())), Err(cut)]
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    let (found, _) = chunks(&stage, Some("s"), &chat(json!([user("hi")])));
+    assert_eq!(text_of(&found), "Hello world");
+}
+
+#[test]
+fn a_failed_turn_is_an_error() {
+    let refuse = |_: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Auth, "no key"))];
+    let (stage, _) = Stage::scripted(refuse, |builder| builder);
+    let response = send(&stage, None, &chat(json!([user("hi")]))).unwrap();
+    assert_eq!(status(&response), 500);
+    let body = whole(response);
+    assert_eq!(body["error"]["type"], json!("server_error"));
+    let (found, done) = chunks(&stage, Some("s"), &chat(json!([user("hi")])));
+    assert_eq!((found[0]["error"]["code"].clone(), done), (body["error"]["code"].clone(), false));
+}
+
+#[test]
+fn requests_that_cannot_be_served_are_refused_with_the_parameter() {
+    let stage = Stage::demo();
+    let with = |name: &str, value: Value| {
+        let mut body = chat(json!([user("hi")]));
+        body[name] = value;
+        body
+    };
+    let image = json!([{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]);
+    let cases = [
+        (with("n", json!(2)), "n"),
+        (with("tool_choice", json!("required")), "tool_choice"),
+        (with("messages", json!([])), "messages"),
+        (with("messages", json!([{"role": "assistant", "content": "hi"}])), "messages"),
+        (with("messages", json!([{"role": "user", "content": image}])), "messages.0.content.0"),
+        (with("messages", json!([{"role": "robot", "content": "hi"}])), "messages.0.role"),
+        (with("model", json!("nobody/none")), "model"),
+    ];
+    for (body, param) in cases {
+        let problem = send(&stage, None, &body).map(drop).expect_err(param);
+        let asked = request(CHAT, "", &[], "");
+        let response = faces::problem(&asked.request, &problem, "req_1");
+        assert_eq!(status(&response), 400, "{param}");
+        let found = whole(response)["error"].clone();
+        assert_eq!((&found["param"], &found["type"]), (&json!(param), &json!("invalid_request_error")));
+    }
+    let expired = json!([{"role": "tool", "tool_call_id": "c9.ses_1", "content": "7"}]);
+    let problem = send(&stage, None, &chat(expired)).map(drop).expect_err("no session");
+    assert_eq!(problem.code, ErrorCode::NotFound);
+}
+
+#[test]
+fn a_file_is_attached_to_the_message() {
+    let (stage, models) = Stage::scripted(|_| says("Nice"), |builder| builder);
+    let content = json!([
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]);
+    complete(&stage, None, &chat(json!([{"role": "user", "content": content}])));
+    let request = models.requests().pop().unwrap();
+    let prompt = request.messages[0].prompt_text();
+    assert!(
+        prompt.starts_with("What is this?\n[file \"") && prompt.contains(", image/png, 2 bytes: "),
+        "{prompt}"
+    );
+}
+
+#[test]
+fn a_response_is_incomplete_if_its_session_goes_away() {
+    let stage = Stage::demo();
+    let mut body = chat(json!([user("/slow 1000 9")]));
+    body["stream"] = true.into();
+    let mut open = stream(send(&stage, Some("s"), &body).unwrap());
+    stage.crash();
+    let mut last = None;
+    while let Some(Some(item)) = open.next().now_or_never() {
+        last = Some(item.is_err());
+    }
+    assert_eq!(last, Some(true), "the connection is cut, not ended");
+}
