@@ -38,6 +38,16 @@ quietly() {
     rm -f "$log"
 }
 
+# Installs the Node packages of a folder, unless they are: `node_packages FOLDER`.
+node_packages() {
+    local hash; hash="$(cat "$1/package.json" "$1/package-lock.json" | sha256sum)"
+    [ "$(cat "$1/node_modules/.setup-done" 2>/dev/null)" = "$hash" ] && return
+    say "installing the Node packages of $1"
+    command -v npm >/dev/null || die "npm not found: install any version of Node.js; the project then installs its own"
+    quietly npm ci --prefix "$1"
+    echo "$hash" >"$1/node_modules/.setup-done"
+}
+
 # Builds a tool from crates.io into the cache, once: `tool CRATE VERSION BINARY`.
 tool() {
     [ "$("$CACHE/cargo/bin/$3" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')" = "$2" ] && return

@@ -69,10 +69,4 @@ tool worker-build "$WORKER_BUILD" worker-build
 tool wasm-bindgen-cli "$WASM_BINDGEN" wasm-bindgen
 
 # --- Node, wrangler, workerd, esbuild ---
-lock_hash="$(cat package.json package-lock.json | sha256sum)"
-if [ "$(cat node_modules/.setup-done 2>/dev/null)" != "$lock_hash" ]; then
-    say "installing the Node packages"
-    command -v npm >/dev/null || die "npm not found: install any version of Node.js; the project then installs its own"
-    quietly npm ci
-    echo "$lock_hash" >node_modules/.setup-done
-fi
+node_packages .

@@ -26,5 +26,6 @@ cargo test --quiet --profile sim -p edge-harness-sim
 # Fresh seeds in each run. The simulator prints the range and the seed of a failure, which `make sim SEED=…` repeats.
 SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
 
+node_packages tests/clients
 wait "$workers"
 cargo test --no-default-features --test http

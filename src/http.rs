@@ -20,6 +20,7 @@ pub mod erasure;
 pub mod etag;
 pub mod expiring;
 mod export;
+mod face;
 pub mod faces;
 mod failure_limit;
 mod failures;

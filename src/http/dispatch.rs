@@ -7,6 +7,7 @@
 //! }
 //! ```
 
+use super::face::WriteProblem;
 use super::forward::{self, Forward};
 use super::forwarded::ForwardedMessage;
 use super::gateway::{Gateway, GatewayCall, TenantCall};
@@ -14,7 +15,7 @@ use super::idempotency::{self, DirectoryStore, RequestKey};
 use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response};
-use super::route::{Handler, Responding, RouteMatch, WriteProblem};
+use super::route::{Handler, Responding, RouteMatch};
 use super::{auth, cors, request_limit, routes};
 use crate::types::{Principal, Problem, RequestId, Scope, SessionId, TenantId};
 use bytes::Bytes;
@@ -123,7 +124,7 @@ async fn dispatch(
         Handler::Face(scope, face, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
-            let target = (face.target)(&request)?;
+            let target = (face.target)(&request, params)?;
             check_user(&principal, target.user.as_deref(), "/")?;
             check_agent(&gateway.config, target.agent.as_deref(), "/")?;
             let session = forward::target_session(gateway, &request, params, &principal, target.session)?;

@@ -1,6 +1,6 @@
 //! A row of the route table: method, path, required scope and handler.
 
-use super::faces::Face;
+use super::face::{Face, WriteProblem};
 use super::gateway::{GatewayCall, TenantCall};
 use super::pattern::Params;
 use super::response::{self, Response};
@@ -22,9 +22,6 @@ pub type TenantHandler = for<'a> fn(&'a TenantCall<'a>) -> Responding<'a>;
 pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session, without reading the session first.
 pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
-
-/// Writes a problem as the response to the request with this id.
-pub type WriteProblem = fn(&Problem, &str) -> Response;
 
 /// The function that handles a route, where it runs, and the scope that a caller needs.
 pub enum Handler {

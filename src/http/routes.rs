@@ -1,8 +1,10 @@
 //! The route table: every path of the API, the scope it needs, and its handler. The gateway and the objects of
 //! sessions use the same table.
 
-use super::faces::{Face, chat_completions, openai};
+use super::face::{Face, WriteProblem};
+use super::faces::{chat_completions, openai};
 use super::pattern::matches;
+use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
 use super::{audit, export, keys, lists, memory, moves, tenants, tickets, usage, users, workspace};
@@ -138,6 +140,12 @@ pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
     let problem =
         Problem::new(ErrorCode::MethodNotAllowed, format!("{method} is not allowed here; use {allow}"));
     Err(Problem { allow: Some(allow), ..problem })
+}
+
+/// Writes a problem in the format of the request's route.
+pub fn problem<B>(request: &http::Request<B>, problem: &Problem, request_id: &str) -> Response {
+    let found = find(request.method(), request.uri().path());
+    found.map_or(response::problem as WriteProblem, |found| found.route.write_problem)(problem, request_id)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::http::{request, status, stream, whole};
 use crate::stage::{Stage, meta, ms};
-use edge_harness::http::{Response, faces, session};
+use edge_harness::http::{Response, routes, session};
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
@@ -281,11 +281,12 @@ fn requests_that_cannot_be_served_are_refused_with_the_parameter() {
         (with("messages", json!([{"role": "user", "content": image}])), "messages.0.content.0"),
         (with("messages", json!([{"role": "robot", "content": "hi"}])), "messages.0.role"),
         (with("model", json!("nobody/none")), "model"),
+        (with("tools", json!([{"type": "function", "function": {"name": "echo"}}])), "tools.0"),
     ];
     for (body, param) in cases {
         let problem = send(&stage, None, &body).map(drop).expect_err(param);
         let asked = request(CHAT, "", &[], "");
-        let response = faces::problem(&asked.request, &problem, "req_1");
+        let response = routes::problem(&asked.request, &problem, "req_1");
         assert_eq!(status(&response), 400, "{param}");
         let found = whole(response)["error"].clone();
         assert_eq!((&found["param"], &found["type"]), (&json!(param), &json!("invalid_request_error")));

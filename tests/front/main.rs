@@ -7,6 +7,7 @@ mod audit;
 mod entry;
 mod erasure;
 mod export;
+mod faces;
 mod idempotency;
 mod limits;
 mod moves;

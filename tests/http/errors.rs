@@ -40,7 +40,6 @@ fn missing_and_unknown_credentials_are_refused() {
     for (method, path) in [
         ("GET", "/v1/sessions"),
         ("POST", "/v1/sessions/s/messages"),
-        ("GET", "/v1/models"),
         ("GET", "/v1/sessions/s/events"),
         ("GET", "/v1/admin/tenants"),
         ("POST", "/v1/tickets"),
@@ -546,7 +545,7 @@ fn random_requests_are_refused_and_never_break_anything() {
     ];
     let tops = [
         "/v1/sessions",
-        "/v1/models",
+        "/v1/usage",
         "/v1/tickets",
         "/v1/admin/tenants",
         "/v1/admin/tenants/x/keys/y",

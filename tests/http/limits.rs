@@ -120,7 +120,7 @@ fn a_flood_of_new_sessions_is_refused_without_starting_them() {
 fn requests_of_a_minute_are_limited() {
     let client = tenant("hasty", &json!({"requests_per_min": 3}));
     // A new minute may begin in between.
-    let refused = (0..8).map(|_| client.get("/v1/models")).find(|response| response.status == 429);
+    let refused = (0..8).map(|_| client.get("/v1/usage")).find(|response| response.status == 429);
     let refused = refused.expect("a refusal");
     assert_eq!(refused.json()["code"], "rate_limited");
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();

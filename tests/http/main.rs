@@ -10,6 +10,7 @@ mod answers;
 mod approvals;
 mod artifacts;
 mod audit;
+mod clients;
 mod compaction;
 mod consolidation;
 mod control;

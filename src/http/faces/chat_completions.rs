@@ -8,9 +8,11 @@
 mod request;
 
 use self::request::{ChatRequest, Next};
-use super::{Face, Target, openai, text::TextOut};
+use super::{openai, text::TextOut};
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::body;
+use crate::http::face::{Face, Target};
+use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response};
 use crate::http::session::call::Call;
@@ -22,8 +24,8 @@ use crate::session::{
     hub::{ByteReceiver, Interrupted, Projection},
 };
 use crate::types::{
-    CallId, Delta, ErrorCode, EventKind, Pending, Problem, SessionId, StopReason, TurnEnd, TurnId, Usage,
-    WaitKind,
+    CallId, Delta, ErrorCode, EventKind, FieldError, Pending, Problem, SessionId, StopReason, TurnEnd,
+    TurnId, Usage, WaitKind,
 };
 use futures::{
     FutureExt, TryStreamExt,
@@ -44,7 +46,7 @@ fn chosen_session(request: &Request, chat: &ChatRequest) -> Option<String> {
     request.header(SESSION).or_else(|| chat.session()).map(str::to_owned)
 }
 
-fn target(request: &Request) -> Result<Target, Problem> {
+fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let chat: ChatRequest = body::json(request)?;
     let chosen = chosen_session(request, &chat);
     let session = match (chosen.as_deref(), chat.answered_call().and_then(|id| id.rsplit_once('.'))) {
@@ -97,7 +99,25 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
         }
         Ok(message)
     };
-    turns::post_as(&call.again()?, &mode, &read).await
+    turns::post_as(&call.again()?, &mode, &read).await.map_err(with_own_names)
+}
+
+/// Names the fields of a native message as the request names them.
+fn with_own_names(mut problem: Problem) -> Problem {
+    for FieldError { pointer, .. } in &mut problem.errors {
+        let own = [
+            ("/client_tools", "/tools"),
+            ("/output_schema", "/response_format/json_schema/schema"),
+            ("/instructions", "/messages"),
+            ("/content", "/messages"),
+            ("/parts", "/messages"),
+        ];
+        let rest = own.iter().find_map(|(native, own)| Some((own, pointer.strip_prefix(native)?)));
+        if let Some((own, rest)) = rest {
+            *pointer = format!("{own}{rest}");
+        }
+    }
+    problem
 }
 
 /// Stores the files of a message as attachments, and returns the parts that name them.

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
-    Body, Response as HttpResponse, faces, request,
+    Body, Response as HttpResponse, request,
     response::ResponseExt,
+    routes,
     session::{self, call::SessionRequest, socket, sockets::Sockets},
     upgrade::Upgrade,
 };
@@ -206,7 +207,7 @@ impl Inner {
                         "event": "request.failed", "request_id": forward.id, "cause": problem.to_string(),
                     }));
                 }
-                let response = faces::problem(&convert::head(inner), &problem, &forward.id);
+                let response = routes::problem(&convert::head(inner), &problem, &forward.id);
                 match &problem.reached {
                     Some(reached) => response.with(REACHED, &serde_json::to_string(reached)?),
                     None => response,

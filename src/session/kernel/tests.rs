@@ -435,6 +435,8 @@ impl World {
             Job::Purge => {
                 self.background().purge_at = self.state.background.purge_at.filter(|at| *at > self.now)
             }
+            // The model has no ephemeral sessions.
+            Job::Discard => panic!("a session is erased that is to be kept"),
             Job::CloseSockets => {
                 self.socket_expires_at = self.socket_expires_at.filter(|at| *at > self.now);
             }

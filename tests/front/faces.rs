@@ -1,0 +1,77 @@
+//! Requests in the protocols of other servers, up to the object of their session.
+
+use crate::stage::{DEV, Stage, get, ids, post, request};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn chat(model: &str) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": "hi"}]})
+}
+
+#[test]
+fn errors_have_the_form_that_clients_of_openai_read() {
+    let stage = Stage::new();
+    let no_key = stage.answer(post(CHAT).bearer("sk-wrong").json(&chat("default")));
+    assert_eq!((no_key.status, no_key.header("www-authenticate").is_some()), (401, true));
+    assert_eq!(no_key.header("content-type"), Some("application/json"));
+    let error = &no_key.body["error"];
+    assert_eq!(
+        (&error["code"], &error["type"]),
+        (&json!("invalid_api_key"), &json!("invalid_request_error"))
+    );
+    let unknown = stage.answer(post(CHAT).bearer(DEV).json(&chat("nobody")));
+    assert_eq!((unknown.status, &unknown.body["error"]["code"]), (404, &json!("model_not_found")));
+    let malformed = stage.answer(post(CHAT).bearer(DEV).header("content-type", "application/json").body("{"));
+    assert_eq!((malformed.status, &malformed.body["error"]["code"]), (400, &json!("malformed_json")));
+    let invalid = stage.answer(post(CHAT).bearer(DEV).json(&json!({"model": "default", "messages": [{}]})));
+    assert_eq!((invalid.status, &invalid.body["error"]["param"]), (400, &json!("messages.0")));
+    let none = stage.answer(get("/v1/models/nobody").bearer(DEV));
+    assert_eq!((none.status, &none.body["error"]["type"]), (404, &json!("invalid_request_error")));
+}
+
+#[test]
+fn a_request_goes_to_its_session_or_to_a_new_one() {
+    let stage = Stage::new();
+    let sent = |headers: &[(&str, &str)], body: &Value| {
+        let asked = headers
+            .iter()
+            .fold(post(CHAT).bearer(DEV).json(body), |asked, (name, value)| asked.header(name, value));
+        stage.forward(asked).session.to_string()
+    };
+    let plain = chat("default");
+    assert_eq!(sent(&[("x-session-id", "s1")], &plain), "s1");
+    let mut in_body = plain.clone();
+    in_body["metadata"] = json!({"session_id": "s2"});
+    assert_eq!(sent(&[], &in_body), "s2");
+    let mut result = plain.clone();
+    result["messages"] = json!([{"role": "tool", "tool_call_id": "call_1.x.ses_3", "content": "7"}]);
+    assert_eq!(sent(&[], &result), "ses_3");
+    assert_ne!(sent(&[], &plain), sent(&[], &plain));
+    let key = [("idempotency-key", "k")];
+    assert_eq!(sent(&key, &plain), sent(&key, &plain));
+    let invalid = stage.answer(post(CHAT).bearer(DEV).header("x-session-id", "a/b").json(&plain));
+    assert_eq!((invalid.status, &invalid.body["error"]["param"]), (400, &json!("metadata.session_id")));
+}
+
+#[test]
+fn agents_and_models_are_listed_as_models() {
+    let stage = Stage::new();
+    assert_eq!(ids(&stage.answer(get("/v1/models").bearer(DEV))), ["default", "other", "demo/echo"]);
+    let one = stage.answer(get("/v1/models/demo/echo").bearer(DEV));
+    assert_eq!((one.status, one.text("object"), one.text("id")), (200, "model".into(), "demo/echo".into()));
+}
+
+#[test]
+fn a_page_may_send_the_headers_of_the_client_library() {
+    let stage = Stage::new();
+    let ask = request("OPTIONS", CHAT)
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "authorization,x-stainless-os,x-evil");
+    let allowed = stage.answer(ask);
+    let headers = allowed.header("access-control-allow-headers").unwrap();
+    assert!(headers.contains("x-stainless-os") && headers.contains("x-session-id"), "{headers}");
+    assert!(!headers.contains("x-evil"));
+}

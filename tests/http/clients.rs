@@ -1,0 +1,25 @@
+//! The official clients of other protocols, unchanged, against the real Worker. Each test runs one file of
+//! `tests/clients` with Node.
+
+use crate::support::{DEV_API_KEY, shared};
+use std::{path::Path, process::Command};
+
+fn run(file: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("tests/clients");
+    assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");
+    let output = Command::new(root.join("node_modules/.bin/node"))
+        .args(["--test", "--test-reporter=spec", file])
+        .current_dir(folder)
+        .env("URL", format!("http://{}", shared().address()))
+        .env("KEY", DEV_API_KEY)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn openai() {
+    run("openai.test.mjs");
+}
