@@ -7,25 +7,26 @@
 
 mod request;
 
-use self::request::{ChatRequest, Next};
-use super::{openai, text::TextOut};
-use crate::agent::host::suspensions::CallAnswer;
+use self::request::ChatRequest;
+use super::{
+    openai::{self, exchange::Exchange},
+    text::TextOut,
+};
 use crate::http::body;
 use crate::http::face::{Face, Target};
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response};
 use crate::http::session::call::Call;
-use crate::http::session::subscription::{ResponseMode, TurnFormat};
-use crate::http::session::{checks, decisions, feed, turns};
+use crate::http::session::feed;
+use crate::http::session::subscription::TurnFormat;
 use crate::session::{
-    artifacts::Content as Attachment,
     frame::Event,
     hub::{ByteReceiver, Interrupted, Projection},
 };
 use crate::types::{
-    CallId, Delta, ErrorCode, EventKind, FieldError, Pending, Problem, SessionId, StopReason, TurnEnd,
-    TurnId, Usage, WaitKind,
+    Delta, ErrorCode, EventKind, FieldError, Pending, Problem, SessionId, StopReason, TurnEnd, TurnId, Usage,
+    WaitKind,
 };
 use futures::{
     FutureExt, TryStreamExt,
@@ -75,31 +76,10 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let (agent, model) = request.agent_and_model();
     let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
     let user = call.named_user(request.user.clone())?;
-    let (transcript, next) = request.read(call.principal.user.is_none())?;
-    let (message, files) = match next {
-        Next::Message(message, files) => (message, files),
-        Next::Results(results) => return resume(call, user, results, completion).await,
-    };
-    if call.find(user.as_deref())?.is_none() {
-        let mut meta = call.new_meta(user.clone(), agent)?;
-        meta.model = checks::model(call.host, model.or(meta.model))?;
-        meta.ephemeral = chosen.is_none();
-        transcript.create(call, meta).await?;
-    }
-    let call = &call.again()?;
-    let parts = attached(call, user.as_deref(), files).await?;
-    let mode = ResponseMode::Face(completion);
-    let read = || {
-        let mut message = message.as_ref().clone();
-        message.user.clone_from(&user);
-        if !parts.is_empty() {
-            let text = message.content.take().filter(|text| !text.is_empty());
-            let text = text.map(|text| json!({"type": "text", "text": text}));
-            message.parts = Some(text.into_iter().chain(parts.iter().cloned()).collect());
-        }
-        Ok(message)
-    };
-    turns::post_as(&call.again()?, &mode, &read).await.map_err(with_own_names)
+    let (conversation, message) = request.read(call.principal.user.is_none())?;
+    let exchange = Exchange { user, agent, model, is_ephemeral: chosen.is_none() };
+    let suffix = completion.session.as_ref().map(|session| format!(".{session}")).unwrap_or_default();
+    exchange.run(call, conversation, message, &suffix, completion).await.map_err(with_own_names)
 }
 
 /// Names the fields of a native message as the request names them.
@@ -118,47 +98,6 @@ fn with_own_names(mut problem: Problem) -> Problem {
         }
     }
     problem
-}
-
-/// Stores the files of a message as attachments, and returns the parts that name them.
-async fn attached(
-    call: &Call<'_>,
-    user: Option<&str>,
-    files: Vec<Attachment>,
-) -> Result<Vec<Value>, Problem> {
-    let session = call.find(user)?.ok_or_else(|| Problem::not_found("session"))?;
-    let mut parts = Vec::with_capacity(files.len());
-    for file in files {
-        let stored = call.host.artifacts(session).attach(call.host.new_id(), file).await?;
-        parts.push(json!({"type": "file", "ref": stored.r#ref}));
-    }
-    Ok(parts)
-}
-
-/// Continues a turn that waits for the results of the client's tools.
-async fn resume(
-    call: &Call<'_>,
-    user: Option<String>,
-    results: Vec<(String, String)>,
-    completion: Rc<Completion>,
-) -> Result<Response, Problem> {
-    let session = call.session_of(user)?;
-    // Without the session's id, which only the ids that were handed out without a chosen session have.
-    let suffix = completion.session.as_ref().map(|session| format!(".{session}")).unwrap_or_default();
-    let mut left = results.len();
-    for (id, result) in results {
-        left -= 1;
-        let call_id = CallId::from(id.strip_suffix(&suffix).unwrap_or(&id));
-        let answer = CallAnswer::Answer(Value::String(result));
-        let is_last = left == 0;
-        let mode =
-            if is_last { ResponseMode::Face(Rc::clone(&completion) as _) } else { ResponseMode::Receipt };
-        let response = decisions::answer_as(call, session, &call_id, answer, mode).await?;
-        if is_last {
-            return Ok(response);
-        }
-    }
-    Err(Problem::field("/messages", "no result of a tool"))
 }
 
 /// One response: how it is written, and what is collected of it unless it streams.

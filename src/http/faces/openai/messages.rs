@@ -1,0 +1,265 @@
+//! Messages as the clients of OpenAI send them, and what is new among them.
+
+use super::super::transcript::Transcript;
+use crate::http::session::message::MessageBody;
+use crate::session::artifacts::Content as Attachment;
+use crate::types::{Problem, Thinking};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// One message.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(in super::super) struct ChatMessage {
+    pub role: ChatRole,
+    #[serde(default)]
+    pub content: Option<Content>,
+    #[serde(default)]
+    pub tool_calls: Option<Vec<PastCall>>,
+    #[serde(default)]
+    pub tool_call_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(in super::super) enum ChatRole {
+    System,
+    Developer,
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged)]
+pub(in super::super) enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+/// A part of a message: of Chat Completions, or of Responses.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(in super::super) enum ContentPart {
+    #[serde(alias = "input_text", alias = "output_text")]
+    Text {
+        text: String,
+    },
+    Refusal {
+        refusal: String,
+    },
+    ImageUrl {
+        image_url: ImageUrl,
+    },
+    InputImage {
+        image_url: Option<String>,
+    },
+    File {
+        file: FileData,
+    },
+    InputFile(FileData),
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(in super::super) struct ImageUrl {
+    url: String,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(in super::super) struct FileData {
+    file_data: Option<String>,
+    filename: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(in super::super) struct PastCall {
+    pub id: String,
+    pub function: PastFunction,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(in super::super) struct PastFunction {
+    pub name: String,
+    pub arguments: String,
+}
+
+/// How much the model should reason.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(in super::super) enum Effort {
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+}
+
+impl Effort {
+    /// Returns the nearest level that agents know.
+    pub fn thinking(self) -> Thinking {
+        match self {
+            Self::None | Self::Minimal => Thinking::Off,
+            Self::Low => Thinking::Low,
+            Self::Medium => Thinking::Medium,
+            Self::High | Self::Xhigh => Thinking::High,
+        }
+    }
+}
+
+/// The messages of a request: what is new, and what came before.
+pub(in super::super) struct Conversation {
+    /// The system messages.
+    pub instructions: String,
+    /// The messages before the new ones.
+    pub transcript: Transcript,
+    /// What is new.
+    pub new: New,
+}
+
+/// The new messages of a request.
+pub(in super::super) enum New {
+    /// A message of the user, with files.
+    Message(String, Vec<Attachment>),
+    /// Results of the client's tools, by the id of the call.
+    Results(Vec<(String, String)>),
+}
+
+/// Reads `tool_choice`: whether the client's tools may be called. Models cannot be forced to call one here.
+///
+/// # Errors
+/// `validation_failed` unless the choice is `auto` or `none`.
+pub(in super::super) fn may_call_tools(choice: Option<&Value>) -> Result<bool, Problem> {
+    match choice.map(|choice| choice.as_str()) {
+        None | Some(Some("auto")) => Ok(true),
+        Some(Some("none")) => Ok(false),
+        Some(_) => Err(Problem::field("/tool_choice", "expected \"auto\" or \"none\"")),
+    }
+}
+
+impl Conversation {
+    /// Splits messages into what is new and what came before. `at` is the pointer to them.
+    ///
+    /// # Errors
+    /// `validation_failed` for messages that end with the assistant, and for malformed ones.
+    pub fn read(messages: Vec<ChatMessage>, at: &str) -> Result<Self, Problem> {
+        let is_system =
+            |message: &ChatMessage| matches!(message.role, ChatRole::System | ChatRole::Developer);
+        let mut instructions = Vec::new();
+        let mut others = Vec::new();
+        for (index, message) in messages.into_iter().enumerate() {
+            match is_system(&message) {
+                true => instructions.push(message.text()),
+                false => others.push((index, message)),
+            }
+        }
+        let instructions = instructions.join("\n\n");
+        let last = others.last().map(|(_, message)| message.role);
+        let count = others.iter().rev().take_while(|(_, message)| Some(message.role) == last).count();
+        let new = others.split_off(others.len() - count);
+        let new = match last {
+            Some(ChatRole::Tool) => {
+                let results = new.into_iter().map(|(index, message)| match &message.tool_call_id {
+                    Some(id) => Ok((id.clone(), message.text())),
+                    None => Err(Problem::field(format!("{at}/{index}/tool_call_id"), "missing")),
+                });
+                New::Results(results.collect::<Result<_, _>>()?)
+            }
+            Some(ChatRole::User) => {
+                let (mut text, mut files) = (Vec::new(), Vec::new());
+                for (index, message) in &new {
+                    text.push(message.text());
+                    files.extend(message.files(&format!("{at}/{index}"))?);
+                }
+                New::Message(text.join("\n\n"), files)
+            }
+            _ => {
+                let detail = "the last message must be of the user, or the result of a tool";
+                return Err(Problem::field(at, detail));
+            }
+        };
+        Ok(Self { instructions, transcript: transcript(others), new })
+    }
+
+    /// Returns the native message with the new text. With `may_instruct`, the system messages are instructions;
+    /// otherwise they are part of the user's message.
+    pub fn message(&self, may_instruct: bool) -> MessageBody {
+        let instructions = Some(self.instructions.clone()).filter(|text| !text.is_empty());
+        let New::Message(text, _) = &self.new else { return MessageBody::default() };
+        match instructions {
+            Some(system) if !may_instruct => {
+                MessageBody { content: Some(format!("{system}\n\n{text}")), ..MessageBody::default() }
+            }
+            instructions => {
+                MessageBody { content: Some(text.clone()), instructions, ..MessageBody::default() }
+            }
+        }
+    }
+}
+
+fn transcript(messages: Vec<(usize, ChatMessage)>) -> Transcript {
+    let mut transcript = Transcript::default();
+    for (_, message) in messages {
+        let text = message.text();
+        match message.role {
+            ChatRole::Assistant => {
+                transcript.assistant(text);
+                for PastCall { id, function } in message.tool_calls.into_iter().flatten() {
+                    let PastFunction { name, arguments } = function;
+                    // A model may have written arguments that are not JSON.
+                    let args =
+                        serde_json::from_str(&arguments).unwrap_or_else(|_| json!({"_raw": arguments}));
+                    transcript.call(id, name, args);
+                }
+            }
+            ChatRole::Tool => transcript.result(message.tool_call_id.as_deref().unwrap_or_default(), text),
+            ChatRole::User | ChatRole::System | ChatRole::Developer => transcript.user(&text),
+        }
+    }
+    transcript
+}
+
+impl ChatMessage {
+    /// Returns the text of the message.
+    pub fn text(&self) -> String {
+        match &self.content {
+            None => String::new(),
+            Some(Content::Text(text)) => text.clone(),
+            Some(Content::Parts(parts)) => {
+                let texts = parts.iter().filter_map(|part| match part {
+                    ContentPart::Text { text } | ContentPart::Refusal { refusal: text } => {
+                        Some(text.as_str())
+                    }
+                    _ => None,
+                });
+                texts.collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+
+    /// Returns the files of the message. `at` is the pointer to it.
+    fn files(&self, at: &str) -> Result<Vec<Attachment>, Problem> {
+        let Some(Content::Parts(parts)) = &self.content else { return Ok(Vec::new()) };
+        let files = parts.iter().enumerate().filter_map(|(index, part)| {
+            let (url, name) = match part {
+                ContentPart::Text { .. } | ContentPart::Refusal { .. } => return None,
+                ContentPart::ImageUrl { image_url } => (Some(image_url.url.as_str()), None),
+                ContentPart::InputImage { image_url } => (image_url.as_deref(), None),
+                ContentPart::File { file } | ContentPart::InputFile(file) => {
+                    (file.file_data.as_deref(), file.filename.clone())
+                }
+            };
+            let fault = || Problem::field(format!("{at}/content/{index}"), "expected a data URL with base64");
+            Some(url.and_then(|url| attachment(url, name)).ok_or_else(fault))
+        });
+        files.collect()
+    }
+}
+
+/// Decodes a data URL (RFC 2397) with base64.
+fn attachment(url: &str, name: Option<String>) -> Option<Attachment> {
+    let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let mime_type = kind.strip_suffix(";base64")?;
+    let bytes = STANDARD.decode(data).ok().filter(|bytes| !bytes.is_empty())?;
+    Some(Attachment { bytes: bytes.into(), mime_type: mime_type.to_owned(), name })
+}
