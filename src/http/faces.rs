@@ -6,5 +6,6 @@
 
 pub mod chat_completions;
 pub(super) mod openai;
+pub mod responses;
 mod text;
 mod transcript;

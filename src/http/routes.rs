@@ -2,7 +2,7 @@
 //! sessions use the same table.
 
 use super::face::{Face, WriteProblem};
-use super::faces::{chat_completions, openai};
+use super::faces::{chat_completions, openai, responses};
 use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
@@ -63,6 +63,11 @@ pub static ROUTES: &[Route] = &[
     session(POST, "/v1/sessions/{id}/approvals/{call_id}", Chat, run!(decisions::approve)).once(),
     session(POST, "/v1/sessions/{id}/answers/{call_id}", Chat, run!(decisions::answer)).once(),
     face(POST, "/v1/chat/completions", Chat, &chat_completions::FACE, run!(chat_completions::create)),
+    face(POST, "/v1/responses", Chat, &responses::CREATE, run!(responses::create)),
+    about(GET, "/v1/responses/{response}", Read, &responses::ONE, run!(responses::show)),
+    about(DELETE, "/v1/responses/{response}", Chat, &responses::ONE, run!(responses::delete)),
+    about(POST, "/v1/responses/{response}/cancel", Chat, &responses::ONE, run!(responses::cancel)),
+    about(GET, "/v1/responses/{response}/input_items", Read, &responses::ONE, run!(responses::input_items)),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),
@@ -106,10 +111,18 @@ const fn face(
     face: &'static Face,
     handler: SessionHandler,
 ) -> Route {
-    Route::new(method, path, Handler::Face(scope, face, handler))
-        .creates_session()
-        .starts_turn()
-        .problems(face.problem)
+    about(method, path, scope, face, handler).creates_session().starts_turn()
+}
+
+/// A route of another protocol about something that exists.
+const fn about(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    handler: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Face(scope, face, handler)).problems(face.problem)
 }
 
 const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -> Route {

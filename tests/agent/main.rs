@@ -34,6 +34,7 @@ mod plans;
 mod questions;
 mod quotas;
 mod replay;
+mod responses;
 mod settings;
 mod stage;
 mod state;

@@ -20,6 +20,11 @@ fn run(file: &str) {
 }
 
 #[test]
-fn openai() {
+fn openai_chat_completions() {
     run("openai.test.mjs");
+}
+
+#[test]
+fn openai_responses() {
+    run("responses.test.mjs");
 }

@@ -25,8 +25,7 @@ use crate::session::{
     hub::{ByteReceiver, Interrupted, Projection},
 };
 use crate::types::{
-    Delta, ErrorCode, EventKind, FieldError, Pending, Problem, SessionId, StopReason, TurnEnd, TurnId, Usage,
-    WaitKind,
+    Delta, ErrorCode, EventKind, Pending, Problem, SessionId, StopReason, TurnEnd, TurnId, Usage, WaitKind,
 };
 use futures::{
     FutureExt, TryStreamExt,
@@ -83,21 +82,17 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
 }
 
 /// Names the fields of a native message as the request names them.
-fn with_own_names(mut problem: Problem) -> Problem {
-    for FieldError { pointer, .. } in &mut problem.errors {
-        let own = [
+fn with_own_names(problem: Problem) -> Problem {
+    openai::renamed(
+        problem,
+        &[
             ("/client_tools", "/tools"),
             ("/output_schema", "/response_format/json_schema/schema"),
             ("/instructions", "/messages"),
             ("/content", "/messages"),
             ("/parts", "/messages"),
-        ];
-        let rest = own.iter().find_map(|(native, own)| Some((own, pointer.strip_prefix(native)?)));
-        if let Some((own, rest)) = rest {
-            *pointer = format!("{own}{rest}");
-        }
-    }
-    problem
+        ],
+    )
 }
 
 /// One response: how it is written, and what is collected of it unless it streams.

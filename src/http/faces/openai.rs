@@ -4,7 +4,7 @@ pub(super) mod exchange;
 pub(super) mod messages;
 
 use crate::http::response::{self, Response, ResponseExt};
-use crate::types::{ErrorCode, Problem, TurnError};
+use crate::types::{ErrorCode, FieldError, Problem, TurnError};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -53,6 +53,17 @@ pub(super) fn failed_turn(failure: Option<&TurnError>) -> (StatusCode, Value) {
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, error(status, message, None, code))
+}
+
+/// Replaces the starts of the pointers of a problem.
+pub(super) fn renamed(mut problem: Problem, names: &[(&str, &str)]) -> Problem {
+    for FieldError { pointer, .. } in &mut problem.errors {
+        let rest = names.iter().find_map(|(native, own)| Some((own, pointer.strip_prefix(native)?)));
+        if let Some((own, rest)) = rest {
+            *pointer = format!("{own}{rest}");
+        }
+    }
+    problem
 }
 
 fn error(status: StatusCode, message: &str, param: Option<&str>, code: &str) -> Value {

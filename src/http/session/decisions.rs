@@ -68,6 +68,30 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     answer_as(call, session, &call_id, given, ResponseMode::of(call.request)).await
 }
 
+/// Decides on a call, for a reason, and responds in this mode with the turn as it continues.
+///
+/// # Errors
+/// See [`SessionHost::decide`](crate::agent::SessionHost::decide).
+pub async fn decide_as(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    call_id: &CallId,
+    (decision, reason): (Decision, Option<String>),
+    mode: ResponseMode,
+) -> Result<Response, Problem> {
+    check_length("/reason", reason.as_deref())?;
+    let approval = ApprovalDecision {
+        decision,
+        reason,
+        args: None,
+        args_hash: None,
+        is_approver: call.principal.scopes.allow(Scope::Approve),
+        request_id: Some(call.request_id.clone()),
+    };
+    let decide = || call.host.decide(session, call_id, approval, approver(call));
+    resolve(call, session, (Row::Approval, call_id), mode, decide).await
+}
+
 /// Answers a call and responds in this mode with the turn as it continues.
 ///
 /// # Errors

@@ -161,6 +161,6 @@ impl Feed {
         if turn_only && frame.event == "turn.queued" {
             return true;
         }
-        self.listener.write(frame) && !(turn_only && frame.ends_turn())
+        self.listener.write(frame)
     }
 }

@@ -32,6 +32,11 @@ pub trait TurnFormat {
     /// Returns the projection of a turn.
     fn projection(&self, turn: &TurnId) -> Box<dyn Projection>;
 
+    /// Returns the projection of a turn that is replayed from its start, although the response may begin later.
+    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
+        self.projection(turn)
+    }
+
     /// Builds the response. `written` is what the projection writes.
     fn respond<'a>(
         &'a self,
@@ -56,7 +61,7 @@ impl ResponseMode {
 
 /// A request's view of the events of one turn. It is created before the turn starts or continues, so that no
 /// event has to be read back from the log.
-pub(super) struct TurnSubscription {
+pub struct TurnSubscription {
     turn: TurnId,
     source: Source,
 }
@@ -106,7 +111,7 @@ impl TurnSubscription {
     ) -> Result<Self, Problem> {
         let interest = Interest { turn: Some(turn.clone()), until_idle: false };
         let (listener, stream) = Listener::new(interest, call.principal);
-        feed::start(call.host, session, Feed::from_start(listener.projected(format.projection(turn))))?;
+        feed::start(call.host, session, Feed::from_start(listener.projected(format.replay(turn))))?;
         Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
     }
 

@@ -43,6 +43,11 @@ pub struct Interest {
 pub trait Projection {
     /// Appends what the client receives for an event; nothing if the protocol has nothing for it.
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
+
+    /// Returns whether the stream ends with this frame, which was just written.
+    fn is_last(&self, frame: &Frame) -> bool {
+        frame.ends_turn()
+    }
 }
 
 /// The writing end of one reader's byte stream. It owns only plain memory, because a reader may disappear at
@@ -108,17 +113,21 @@ impl Listener {
         self
     }
 
-    /// Sends a frame in the format of the stream. Returns `false` if the reader left or is too far behind.
+    /// Sends a frame in the format of the stream. Returns whether another frame may follow: `false` also if the reader
+    /// left or is too far behind.
     pub fn write(&self, frame: &Frame) -> bool {
-        let Some(projection) = &self.projection else { return self.send(frame.sse()) };
+        let Some(projection) = &self.projection else {
+            return self.send(frame.sse()) && !(self.interest.turn.is_some() && frame.ends_turn());
+        };
         let mut out = Vec::new();
         if frame.read(|event| projection.borrow_mut().write(event, &mut out)).is_err() {
             return false;
         }
-        if frame.ends_turn() {
+        let is_last = projection.borrow().is_last(frame);
+        if is_last {
             self.is_interrupted.set(false);
         }
-        if out.is_empty() { !self.is_closed() } else { self.send(out.into()) }
+        (if out.is_empty() { !self.is_closed() } else { self.send(out.into()) }) && !is_last
     }
 
     /// Sends bytes. Returns `false` if the reader left or is too far behind.
@@ -178,7 +187,7 @@ impl Listener {
             Some(turn) if frame.turn.as_deref() != Some(turn) || frame.event == "turn.queued" => {
                 !self.is_closed()
             }
-            Some(_) => self.write(frame) && !frame.ends_turn(),
+            Some(_) => self.write(frame),
         }
     }
 }

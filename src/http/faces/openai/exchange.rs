@@ -1,6 +1,6 @@
 //! Runs the new messages of a client in a session.
 
-use super::messages::{Conversation, New};
+use super::messages::{CallResult, Conversation, New};
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::response::Response;
 use crate::http::session::call::Call;
@@ -8,7 +8,7 @@ use crate::http::session::message::MessageBody;
 use crate::http::session::subscription::{ResponseMode, TurnFormat};
 use crate::http::session::{checks, decisions, turns};
 use crate::session::artifacts::Content as Attachment;
-use crate::types::{CallId, Problem};
+use crate::types::{CallId, Decision, Problem};
 use serde_json::{Value, json};
 use std::rc::Rc;
 
@@ -55,19 +55,28 @@ impl Exchange {
     async fn resume(
         self,
         call: &Call<'_>,
-        results: Vec<(String, String)>,
+        results: Vec<CallResult>,
         suffix: &str,
         format: Rc<dyn TurnFormat>,
     ) -> Result<Response, Problem> {
         let session = call.session_of(self.user)?;
         let mut left = results.len();
-        for (id, result) in results {
+        for CallResult { id, text, approves } in results {
             left -= 1;
             let call_id = CallId::from(id.strip_suffix(suffix).unwrap_or(&id));
-            let answer = CallAnswer::Answer(Value::String(result));
             let is_last = left == 0;
             let mode = if is_last { ResponseMode::Face(Rc::clone(&format)) } else { ResponseMode::Receipt };
-            let response = decisions::answer_as(call, session, &call_id, answer, mode).await?;
+            let response = match approves {
+                Some(approves) => {
+                    let decision = if approves { Decision::Approve } else { Decision::Decline };
+                    let reason = Some(text).filter(|text| !text.is_empty());
+                    decisions::decide_as(call, session, &call_id, (decision, reason), mode).await?
+                }
+                None => {
+                    let answer = CallAnswer::Answer(Value::String(text));
+                    decisions::answer_as(call, session, &call_id, answer, mode).await?
+                }
+            };
             if is_last {
                 return Ok(response);
             }

@@ -18,6 +18,9 @@ pub(in super::super) struct ChatMessage {
     pub tool_calls: Option<Vec<PastCall>>,
     #[serde(default)]
     pub tool_call_id: Option<String>,
+    /// Whether the user approves the call, if the message is a decision; its text is the reason.
+    #[serde(skip)]
+    pub approves: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -121,8 +124,18 @@ pub(in super::super) struct Conversation {
 pub(in super::super) enum New {
     /// A message of the user, with files.
     Message(String, Vec<Attachment>),
-    /// Results of the client's tools, by the id of the call.
-    Results(Vec<(String, String)>),
+    /// Results of calls.
+    Results(Vec<CallResult>),
+}
+
+/// What a client says to a call that waits.
+pub(in super::super) struct CallResult {
+    /// The id of the call.
+    pub id: String,
+    /// The result, or the reason of a decision.
+    pub text: String,
+    /// The decision; `None` for a result.
+    pub approves: Option<bool>,
 }
 
 /// Reads `tool_choice`: whether the client's tools may be called. Models cannot be forced to call one here.
@@ -160,7 +173,9 @@ impl Conversation {
         let new = match last {
             Some(ChatRole::Tool) => {
                 let results = new.into_iter().map(|(index, message)| match &message.tool_call_id {
-                    Some(id) => Ok((id.clone(), message.text())),
+                    Some(id) => {
+                        Ok(CallResult { id: id.clone(), text: message.text(), approves: message.approves })
+                    }
                     None => Err(Problem::field(format!("{at}/{index}/tool_call_id"), "missing")),
                 });
                 New::Results(results.collect::<Result<_, _>>()?)

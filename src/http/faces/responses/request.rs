@@ -1,0 +1,283 @@
+//! The request of Responses, and the native message that it stands for. Unknown fields are ignored.
+
+use super::super::openai::messages::{
+    ChatMessage, ChatRole, Content, Conversation, Effort, PastCall, PastFunction, may_call_tools,
+};
+use super::id::ResponseId;
+use crate::agent::external_tool::Declared;
+use crate::http::session::message::MessageBody;
+use crate::types::{Category, Effect, FieldError, Problem, SessionId, json::from_value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+#[derive(Deserialize)]
+pub(super) struct ResponseRequest {
+    pub model: String,
+    input: Input,
+    pub instructions: Option<String>,
+    pub previous_response_id: Option<String>,
+    conversation: Option<ConversationName>,
+    store: Option<bool>,
+    #[serde(default)]
+    pub stream: bool,
+    background: Option<bool>,
+    #[serde(default)]
+    tools: Vec<Value>,
+    tool_choice: Option<Value>,
+    #[serde(default)]
+    text: Option<TextOptions>,
+    reasoning: Option<Reasoning>,
+    max_output_tokens: Option<u32>,
+    metadata: Option<Map<String, Value>>,
+    pub user: Option<String>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum Input {
+    Text(String),
+    Items(Vec<Value>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ConversationName {
+    Id(String),
+    Object { id: String },
+}
+
+#[derive(Deserialize)]
+struct TextOptions {
+    format: Option<Format>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format {
+    Text,
+    JsonObject,
+    JsonSchema { schema: Value },
+}
+
+#[derive(Deserialize)]
+struct Reasoning {
+    effort: Option<Effort>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    description: Option<String>,
+    parameters: Option<Map<String, Value>>,
+}
+
+/// An item that is not a message.
+#[derive(Deserialize)]
+struct Item {
+    call_id: Option<String>,
+    name: Option<String>,
+    arguments: Option<String>,
+    output: Option<Content>,
+    approval_request_id: Option<String>,
+    approve: Option<bool>,
+    reason: Option<String>,
+}
+
+impl ResponseRequest {
+    /// Returns the session that the request names, by the conversation or by the response before.
+    ///
+    /// # Errors
+    /// `validation_failed` for both, and for an invalid name; `not_found` for a malformed id of a response.
+    pub fn session(&self) -> Result<Option<SessionId>, Problem> {
+        let name = self.conversation.as_ref().map(|name| match name {
+            ConversationName::Id(id) | ConversationName::Object { id } => id.as_str(),
+        });
+        match (name, &self.previous_response_id) {
+            (Some(_), Some(_)) => {
+                let detail = "send either `conversation` or `previous_response_id`";
+                Err(Problem::field("/previous_response_id", detail))
+            }
+            (Some(id), None) => {
+                let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
+                SessionId::parse(id).ok_or_else(|| Problem::field("/conversation", expected)).map(Some)
+            }
+            (None, Some(id)) => ResponseId::parse(id).map(|id| Some(id.session)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Returns the session whose id ends the id of the last call that the request answers.
+    pub fn waiting_session(&self) -> Option<SessionId> {
+        let Input::Items(items) = &self.input else { return None };
+        let last = items.last()?;
+        let id = last.get("call_id").or_else(|| last.get("approval_request_id"))?.as_str()?;
+        SessionId::parse(id.rsplit_once('.')?.1)
+    }
+
+    /// Returns whether the response can be read later.
+    pub fn is_stored(&self) -> bool {
+        self.store.unwrap_or(true)
+    }
+
+    /// Returns whether the request does not wait for the response.
+    pub fn is_background(&self) -> bool {
+        self.background.unwrap_or(false)
+    }
+
+    /// Returns the fields of the response that repeat the request.
+    pub fn echo(&self) -> Value {
+        let mut fields = defaults(&self.model);
+        fields["instructions"] = json!(self.instructions);
+        fields["previous_response_id"] = json!(self.previous_response_id);
+        fields["store"] = self.is_stored().into();
+        fields["background"] = self.is_background().into();
+        fields["tools"] = json!(self.tools);
+        fields["max_output_tokens"] = json!(self.max_output_tokens);
+        let given = [
+            ("tool_choice", self.tool_choice.clone()),
+            ("metadata", self.metadata.clone().map(Value::from)),
+            ("temperature", self.temperature.map(Value::from)),
+            ("top_p", self.top_p.map(Value::from)),
+        ];
+        for (name, value) in given {
+            if let Some(value) = value.filter(|value| !value.is_null()) {
+                fields[name] = value;
+            }
+        }
+        fields
+    }
+
+    /// Returns the conversation, and the native message for its new text. With `may_instruct`, the instructions are
+    /// those of the turn; otherwise they are part of the user's message.
+    ///
+    /// # Errors
+    /// `validation_failed` for what this server cannot do, and for malformed items.
+    pub fn read(self, may_instruct: bool) -> Result<(Conversation, MessageBody), Problem> {
+        let may_call = may_call_tools(self.tool_choice.as_ref())?;
+        let mut messages = match self.input {
+            Input::Text(text) => vec![message(ChatRole::User, Some(Content::Text(text)))],
+            Input::Items(items) => read_items(items)?,
+        };
+        if let Some(instructions) = self.instructions {
+            messages.insert(0, message(ChatRole::System, Some(Content::Text(instructions))));
+        }
+        let conversation = Conversation::read(messages, "/input")?;
+        let tools = self.tools.into_iter().enumerate().map(|(index, tool)| function(index, tool));
+        let tools = tools.collect::<Result<Vec<_>, _>>()?;
+        let message = MessageBody {
+            client_tools: if may_call { tools } else { Vec::new() },
+            max_output_tokens: self.max_output_tokens,
+            think: self.reasoning.and_then(|reasoning| reasoning.effort).map(Effort::thinking),
+            output_schema: self.text.and_then(|text| text.format).and_then(|format| match format {
+                Format::Text => None,
+                Format::JsonObject => Some(json!({"type": "object"})),
+                Format::JsonSchema { schema } => Some(schema),
+            }),
+            ..conversation.message(may_instruct)
+        };
+        Ok((conversation, message))
+    }
+}
+
+/// Returns the fields of a response whose request is not known, all of which clients require.
+pub(super) fn defaults(model: &str) -> Value {
+    json!({
+        "model": model,
+        "instructions": null,
+        "previous_response_id": null,
+        "store": true,
+        "background": false,
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": true,
+        "max_output_tokens": null,
+        "max_tool_calls": null,
+        "metadata": {},
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "top_logprobs": 0,
+        "truncation": "disabled",
+        "service_tier": "default",
+        "safety_identifier": null,
+        "prompt_cache_key": null,
+        "reasoning": {"effort": null, "summary": null},
+        "text": {"format": {"type": "text"}},
+    })
+}
+
+fn message(role: ChatRole, content: Option<Content>) -> ChatMessage {
+    ChatMessage { role, content, tool_calls: None, tool_call_id: None, approves: None }
+}
+
+/// Reads the items of an input as messages.
+fn read_items(items: Vec<Value>) -> Result<Vec<ChatMessage>, Problem> {
+    let mut messages: Vec<ChatMessage> = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        let at = format!("/input/{index}");
+        let fault = |error: FieldError| Problem::fields(vec![error.below(&at)]);
+        let missing = |name: &str| Problem::field(format!("{at}/{name}"), "missing");
+        let kind = item.get("type").and_then(Value::as_str).unwrap_or("message").to_owned();
+        match kind.as_str() {
+            "message" => messages.push(from_value(item).map_err(fault)?),
+            "function_call" => {
+                let Item { call_id, name, arguments, .. } = from_value(item).map_err(fault)?;
+                let call = PastCall {
+                    id: call_id.ok_or_else(|| missing("call_id"))?,
+                    function: PastFunction {
+                        name: name.ok_or_else(|| missing("name"))?,
+                        arguments: arguments.unwrap_or_default(),
+                    },
+                };
+                match messages.last_mut().filter(|last| last.role == ChatRole::Assistant) {
+                    Some(last) => last.tool_calls.get_or_insert_default().push(call),
+                    None => {
+                        let last = message(ChatRole::Assistant, None);
+                        messages.push(ChatMessage { tool_calls: Some(vec![call]), ..last });
+                    }
+                }
+            }
+            "function_call_output" => {
+                let Item { call_id, output, .. } = from_value(item).map_err(fault)?;
+                let result = message(ChatRole::Tool, output);
+                let tool_call_id = Some(call_id.ok_or_else(|| missing("call_id"))?);
+                messages.push(ChatMessage { tool_call_id, ..result });
+            }
+            "mcp_approval_response" => {
+                let Item { approval_request_id, approve, reason, .. } = from_value(item).map_err(fault)?;
+                let id = approval_request_id.ok_or_else(|| missing("approval_request_id"))?;
+                let id = id.strip_prefix("mcpr_").unwrap_or(&id).to_owned();
+                let approves = Some(approve.ok_or_else(|| missing("approve"))?);
+                let decision = message(ChatRole::Tool, reason.map(Content::Text));
+                messages.push(ChatMessage { tool_call_id: Some(id), approves, ..decision });
+            }
+            "item_reference" => {
+                let detail = "this server stores conversations, not items; use `previous_response_id`";
+                return Err(Problem::field(format!("{at}/type"), detail));
+            }
+            // Items of earlier responses that the client sends back.
+            _ => {}
+        }
+    }
+    Ok(messages)
+}
+
+fn function(index: usize, tool: Value) -> Result<Declared, Problem> {
+    if tool.get("type").and_then(Value::as_str) != Some("function") {
+        let detail = "expected `function`: the other tools of this server belong to its agents";
+        return Err(Problem::field(format!("/tools/{index}/type"), detail));
+    }
+    let read = from_value::<Function>(tool);
+    let Function { name, description, parameters } =
+        read.map_err(|error| Problem::fields(vec![error.below(&format!("/tools/{index}"))]))?;
+    Ok(Declared {
+        name,
+        description: description.unwrap_or_default(),
+        parameters: parameters.unwrap_or_default(),
+        category: Category::default(),
+        effect: Effect::default(),
+    })
+}

@@ -1,0 +1,133 @@
+// The Responses of the official `openai` package against the real Worker, which URL and KEY name.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import OpenAI from "openai";
+
+const { URL: url, KEY: apiKey } = process.env;
+const connect = (options = {}) => new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0, ...options });
+const client = connect();
+const model = "default";
+const native = (path, init = {}) =>
+  fetch(`${url}${path}`, { ...init, headers: { authorization: `Bearer ${apiKey}`, ...init.headers } });
+const session = (response) => response.id.slice(response.id.indexOf(".") + 1);
+const weather = {
+  type: "function", name: "weather", description: "Returns the weather.", strict: false,
+  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+};
+
+test("text, and what follows it", async () => {
+  const first = await client.responses.create({ model, input: "/say Hello" });
+  assert.equal(first.output_text, "Hello");
+  const second = await client.responses.create({ model, input: "/say Again", previous_response_id: first.id });
+  assert.equal(second.output_text, "Again");
+  assert.equal(session(first), session(second));
+  assert.equal((await client.responses.retrieve(first.id)).output_text, "Hello");
+  const { data } = await client.responses.inputItems.list(second.id);
+  assert.equal(data[0].content[0].text, "/say Again");
+  const { data: messages } = await (await native(`/v1/sessions/${session(first)}/messages`)).json();
+  assert.equal(messages.length, 4);
+});
+
+test("a stream, which the accumulator of the package accepts", async () => {
+  const numbers = [];
+  let text = "";
+  const stream = client.responses.stream({ model, input: "/slow 5 40" });
+  for await (const event of stream) {
+    numbers.push(event.sequence_number);
+    if (event.type === "response.output_text.delta") text += event.delta;
+  }
+  assert.deepEqual(numbers, numbers.map((_, index) => index));
+  const response = await stream.finalResponse();
+  assert.equal(response.output_text, text);
+  assert.equal(response.status, "completed");
+});
+
+test("tools of the server, several at once", async () => {
+  const stream = client.responses.stream({
+    model, input: '/tool echo {"text": "a"}\n/tool echo {"text": "b"}\n/then /say Done',
+  });
+  const response = await stream.finalResponse();
+  const kinds = response.output.map((item) => item.type);
+  assert.deepEqual(kinds.slice(0, 4).sort(), [
+    "function_call", "function_call", "function_call_output", "function_call_output",
+  ]);
+  assert.ok(response.output_text.endsWith("Done"));
+});
+
+test("a tool of the client, stored and not", async () => {
+  const input = [{ role: "user", content: '/tool weather {"city": "Bern"}' }];
+  const first = await client.responses.create({ model, input, tools: [weather] });
+  const call = first.output.find((item) => item.type === "function_call");
+  assert.deepEqual(JSON.parse(call.arguments), { city: "Bern" });
+  const result = (id) => ({ type: "function_call_output", call_id: id, output: "sunny" });
+  const second = await client.responses.create({ model, input: [result(call.call_id)], previous_response_id: first.id });
+  assert.match(second.output_text, /sunny/);
+
+  const alone = await client.responses.create({ model, input, tools: [weather], store: false });
+  const again = alone.output.find((item) => item.type === "function_call");
+  const rest = await client.responses.create({
+    model, input: [...input, again, result(again.call_id)], tools: [weather], store: false,
+  });
+  assert.match(rest.output_text, /sunny/);
+});
+
+test("an approval", async () => {
+  const first = await client.responses.create({ model, input: "/say hi" });
+  await native(`/v1/sessions/${session(first)}`, {
+    method: "PATCH", headers: { "content-type": "application/json" },
+    body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
+  });
+  const asked = await client.responses.create({
+    model, input: '/tool echo {"text": "approved"}', previous_response_id: first.id,
+  });
+  const request = asked.output.find((item) => item.type === "mcp_approval_request");
+  const done = await client.responses.create({
+    model, previous_response_id: asked.id,
+    input: [{ type: "mcp_approval_response", approval_request_id: request.id, approve: true }],
+  });
+  assert.match(done.output_text, /approved/);
+});
+
+test("in the background: follow from a number, cancel", async () => {
+  const begun = await client.responses.create({ model, input: "/slow 20 60", background: true });
+  assert.equal(begun.status, "in_progress");
+  const numbers = [];
+  const stream = await client.responses.retrieve(begun.id, { stream: true, starting_after: 4 });
+  for await (const event of stream) numbers.push(event.sequence_number);
+  assert.deepEqual(numbers, numbers.map((_, index) => index + 5));
+  const resumed = client.responses.stream({ response_id: begun.id, starting_after: 4 });
+  assert.equal((await resumed.finalResponse()).output_text.trim().split(/\s+/).length, 60);
+  const long = await client.responses.create({ model, input: "/slow 100 900", background: true });
+  const canceled = await client.responses.cancel(long.id);
+  assert.equal(canceled.status, "cancelled");
+});
+
+test("structured output", async () => {
+  const schema = {
+    type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false,
+  };
+  const response = await client.responses.parse({
+    model, input: '/say {"city": "Bern"}', text: { format: { type: "json_schema", name: "place", schema } },
+  });
+  assert.deepEqual(response.output_parsed, { city: "Bern" });
+});
+
+test("errors before and after the first byte", async () => {
+  const rejects = (promise, check) => assert.rejects(promise, check);
+  await rejects(connect({ apiKey: "wrong" }).responses.create({ model, input: "x" }), OpenAI.AuthenticationError);
+  await rejects(client.responses.create({ model: "nobody", input: "x" }), OpenAI.NotFoundError);
+  await rejects(client.responses.retrieve("resp_none"), OpenAI.NotFoundError);
+  await rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
+  const failed = await client.responses.create({ model, input: "/fail auth" });
+  assert.equal(failed.status, "failed");
+  const stream = await client.responses.create({ model, input: "/fail auth", stream: true });
+  const kinds = [];
+  for await (const event of stream) kinds.push(event.type);
+  assert.equal(kinds.at(-1), "response.failed");
+});
+
+test("deleting", async () => {
+  const only = await client.responses.create({ model, input: "/say hi" });
+  await client.responses.delete(only.id);
+  await assert.rejects(client.responses.retrieve(only.id), OpenAI.NotFoundError);
+});
