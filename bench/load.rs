@@ -2,7 +2,7 @@
 
 use crate::target::{Target, Timing};
 use std::{
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
@@ -58,6 +58,18 @@ impl Sample {
 
     /// Adds `turns` turns by each of `clients` clients, each in its own session.
     pub fn add(&mut self, target: &Target, name: &str, clients: usize, turns: usize, text: &str) {
+        self.add_with(target, name, clients, turns, &|session| target.turn(session, text));
+    }
+
+    /// Adds turns that `run` runs in the session with this name.
+    pub fn add_with(
+        &mut self,
+        target: &Target,
+        name: &str,
+        clients: usize,
+        turns: usize,
+        run: &(dyn Fn(&str) -> io::Result<Timing> + Sync),
+    ) {
         let (before, cpu_before) = (self.timings.len(), cpu(target));
         let start = Instant::now();
         let client = |number: usize| {
@@ -67,7 +79,7 @@ impl Sample {
                 if start.elapsed() > LIMIT {
                     break;
                 }
-                match target.turn(&session, text) {
+                match run(&session) {
                     Ok(timing) => timings.push(timing),
                     Err(e) => errors.push(e.to_string()),
                 }

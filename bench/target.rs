@@ -214,40 +214,55 @@ impl Target {
                 (path, json!({ "content": text }), "event: message.delta", "event: turn.completed")
             }
         };
-        let headers = [
-            ("authorization", format!("Bearer {key}")),
-            ("content-type", "application/json".into()),
-            ("accept", "text/event-stream".into()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value));
+        exchange(address, key, &Exchange { path, body, session: None, first, last })
+    }
+}
 
-        let start = Instant::now();
-        let mut answer = http::send(address, "POST", &path, &headers, body.to_string().as_bytes())?;
-        let (mut stream, mut first_at) = (Vec::new(), None);
-        loop {
-            let mut piece = [0; 16 * 1024];
-            let count = answer.read(&mut piece)?;
-            if count == 0 {
-                break;
-            }
-            // A marker may be split between two reads.
-            let from = stream.len().saturating_sub(first.len());
-            stream.extend_from_slice(&piece[..count]);
-            if first_at.is_none() && contains(&stream[from..], first) {
-                first_at = Some(start.elapsed());
-            }
+/// A request whose response is a stream.
+pub struct Exchange {
+    pub path: String,
+    pub body: Value,
+    /// The value of the header `x-session-id`.
+    pub session: Option<String>,
+    /// What the first token contains.
+    pub first: &'static str,
+    /// What a complete stream contains.
+    pub last: &'static str,
+}
+
+/// Sends a request and reads its stream to the end.
+pub fn exchange(address: SocketAddr, key: &str, asked: &Exchange) -> io::Result<Timing> {
+    let Exchange { path, body, session, first, last } = asked;
+    let headers = [
+        ("authorization", Some(format!("Bearer {key}"))),
+        ("content-type", Some("application/json".into())),
+        ("accept", Some("text/event-stream".into())),
+        ("x-session-id", session.clone()),
+    ];
+    let headers = headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let headers: Vec<_> = headers.collect();
+    let start = Instant::now();
+    let mut answer = http::send(address, "POST", path, &headers, body.to_string().as_bytes())?;
+    let (mut stream, mut first_at) = (Vec::new(), None);
+    loop {
+        let mut piece = [0; 16 * 1024];
+        let count = answer.read(&mut piece)?;
+        if count == 0 {
+            break;
         }
-        let total = start.elapsed();
-        match first_at {
-            Some(first) if answer.status == 200 && contains(&stream, last) => Ok(Timing { first, total }),
-            _ => {
-                let said = String::from_utf8_lossy(&stream);
-                Err(io::Error::other(format!(
-                    "{} {}",
-                    answer.status,
-                    said.chars().take(400).collect::<String>()
-                )))
-            }
+        // A marker may be split between two reads.
+        let from = stream.len().saturating_sub(first.len());
+        stream.extend_from_slice(&piece[..count]);
+        if first_at.is_none() && contains(&stream[from..], first) {
+            first_at = Some(start.elapsed());
+        }
+    }
+    let total = start.elapsed();
+    match first_at {
+        Some(first) if answer.status == 200 && contains(&stream, last) => Ok(Timing { first, total }),
+        _ => {
+            let said = String::from_utf8_lossy(&stream);
+            Err(io::Error::other(format!("{} {}", answer.status, said.chars().take(400).collect::<String>())))
         }
     }
 }

@@ -4,6 +4,7 @@
 //! targets alternate within each round, so that a slow period affects all of them.
 
 mod counts;
+mod faces;
 mod flood;
 mod growth;
 mod load;
@@ -54,8 +55,9 @@ const SESSIONS_FOR_RSS: usize = 200;
 /// A part of the benchmark, selected by its name as an argument; without arguments all run.
 type Part = (&'static str, fn(&ModelServer, &mut Report));
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("loads", loads),
+    ("faces", faces::all),
     ("session", session),
     ("counts", counts::turns),
     ("starts", starts),

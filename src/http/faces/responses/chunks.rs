@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn words_keep_the_space_before_them() {
         assert_eq!(cut(["Hel", "lo  wor", "ld\n"]), ["Hello", "  world", "\n"]);
-        assert_eq!(cut([&"x".repeat(40)]).iter().map(String::len).collect::<Vec<_>>(), [32, 8]);
+        assert_eq!(cut(["x".repeat(40).as_str()]).iter().map(String::len).collect::<Vec<_>>(), [32, 8]);
     }
 
     proptest! {

@@ -45,7 +45,7 @@ mod tests {
         let id = ResponseId { turn: "trn_1".into(), part: 12, session: "a.b_c".into() };
         assert_eq!(id.to_string(), "resp_trn_1_12.a.b_c");
         assert_eq!(ResponseId::parse("resp_trn_1_12.a.b_c"), Ok(id));
-        for text in ["", "resp_trn_1.s", "resp_trn_1_x.s", "trn_1_0.s", "resp_trn_1_0"] {
+        for text in ["", "resp_trn.s", "resp_trn_1_x.s", "trn_1_0.s", "resp_trn_1_0"] {
             assert!(ResponseId::parse(text).is_err(), "{text}");
         }
     }

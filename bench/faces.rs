@@ -1,0 +1,66 @@
+//! What a turn costs in the protocols of other servers, compared with the native stream.
+
+use crate::ROUNDS;
+use crate::load::Sample;
+use crate::report::Report;
+use crate::support::{DEV_API_KEY, ModelServer};
+use crate::target::{Exchange, Target, exchange};
+use serde_json::json;
+
+/// Number of turns per round.
+const TURNS: usize = 40;
+/// Highest accepted ratio of CPU time to the native stream.
+const GOAL: f64 = 1.1;
+
+/// A protocol: its name, and a turn in a session.
+type Face = (&'static str, fn(&str) -> Exchange);
+
+const FACES: [Face; 3] = [
+    ("native", |session| Exchange {
+        path: format!("/v1/sessions/{session}/messages"),
+        body: json!({"content": "hello"}),
+        session: None,
+        first: "event: message.delta",
+        last: "event: turn.completed",
+    }),
+    ("chat completions", |session| Exchange {
+        path: "/v1/chat/completions".into(),
+        body: json!({"model": "default", "stream": true, "messages": [{"role": "user", "content": "hello"}]}),
+        session: Some(session.into()),
+        first: "token",
+        last: "data: [DONE]",
+    }),
+    ("responses", |session| Exchange {
+        path: "/v1/responses".into(),
+        body: json!({"model": "default", "stream": true, "input": "hello", "conversation": session}),
+        session: None,
+        first: "response.output_text.delta",
+        last: "event: response.completed",
+    }),
+];
+
+/// Measures plain turns of one client in each protocol, which take turns in each round.
+pub fn all(model: &ModelServer, report: &mut Report) {
+    eprintln!("turns in {} protocols", FACES.len());
+    let target = Target::ours(model);
+    let Some(server) = target.server() else { return };
+    let mut samples = FACES.map(|_| Sample::default());
+    for round in 0..=ROUNDS {
+        for ((name, asked), sample) in FACES.iter().zip(&mut samples) {
+            let mut warm_up = Sample::default();
+            let sample = if round == 0 { &mut warm_up } else { sample };
+            let run = |session: &str| exchange(server.address(), DEV_API_KEY, &asked(session));
+            sample.add_with(&target, &name.replace(' ', "-"), 1, TURNS, &run);
+        }
+    }
+    let native = samples[0].cpu_per_turn().median;
+    for ((name, _), sample) in FACES.iter().zip(&samples) {
+        if let Some(error) = sample.errors.first() {
+            report.note("ours", format!("{name}: {error}"));
+        }
+        let cpu = sample.cpu_per_turn();
+        report.value(&format!("CPU of a turn, {name}"), cpu.median, "ms");
+        report.value(&format!("first token, {name}, p50"), sample.first(0.5), "ms");
+        report.goal(&format!("CPU of a turn, {name} to native"), cpu.median / native, GOAL);
+    }
+}
