@@ -5,6 +5,7 @@
 //! [`Projection`](crate::session::hub::Projection), and add a line for each of its routes to the route table.
 
 pub mod chat_completions;
+mod exchange;
 pub(super) mod openai;
 pub mod responses;
 mod text;

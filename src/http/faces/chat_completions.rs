@@ -9,7 +9,8 @@ mod request;
 
 use self::request::ChatRequest;
 use super::{
-    openai::{self, exchange::Exchange},
+    exchange::Exchange,
+    openai::{self, messages::Conversation},
     text::TextOut,
 };
 use crate::http::body;
@@ -76,9 +77,10 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
     let user = call.named_user(request.user.clone())?;
     let (conversation, message) = request.read(call.principal.user.is_none())?;
+    let Conversation { transcript, new, .. } = conversation;
     let exchange = Exchange { user, agent, model, is_ephemeral: chosen.is_none() };
     let suffix = completion.session.as_ref().map(|session| format!(".{session}")).unwrap_or_default();
-    exchange.run(call, conversation, message, &suffix, completion).await.map_err(with_own_names)
+    exchange.run(call, transcript, new, message, &suffix, completion).await.map_err(with_own_names)
 }
 
 /// Names the fields of a native message as the request names them.

@@ -1,6 +1,5 @@
 //! What the protocols of OpenAI have in common: errors, and models as names of agents.
 
-pub(super) mod exchange;
 pub(super) mod messages;
 
 use crate::http::response::{self, Response, ResponseExt};

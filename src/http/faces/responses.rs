@@ -11,7 +11,8 @@ mod writer;
 use self::id::ResponseId;
 use self::request::{ResponseRequest, defaults};
 use self::writer::{Writer, Written};
-use super::openai::{self, exchange::Exchange, messages::New};
+use super::exchange::{Exchange, New};
+use super::openai::{self, messages::Conversation};
 use crate::http::body;
 use crate::http::face::{Face, Target};
 use crate::http::pattern::Params;
@@ -144,8 +145,9 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let id = ResponseId { turn: TurnId::none(), part, session: call.session_id.clone() };
     let suffix = if is_ephemeral { format!(".{}", call.session_id) } else { String::new() };
     let reading = Reading { suffix: suffix.clone(), streams, is_background, ..Reading::of(call, id, fields) };
+    let Conversation { transcript, new, .. } = conversation;
     let exchange = Exchange { user, agent, model, is_ephemeral };
-    exchange.run(call, conversation, message, &suffix, Rc::new(reading)).await.map_err(with_own_names)
+    exchange.run(call, transcript, new, message, &suffix, Rc::new(reading)).await.map_err(with_own_names)
 }
 
 /// Checks that a response belongs to the newest turn of its session: a conversation has no branches.

@@ -1,10 +1,11 @@
 //! Messages as the clients of OpenAI send them, and what is new among them.
 
+use super::super::exchange::{CallResult, Given, New, attachment};
 use super::super::transcript::Transcript;
+use crate::agent::host::suspensions::CallAnswer;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
 use crate::types::{Problem, Thinking};
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -118,24 +119,8 @@ pub(in super::super) struct Conversation {
     pub transcript: Transcript,
     /// What is new.
     pub new: New,
-}
-
-/// The new messages of a request.
-pub(in super::super) enum New {
-    /// A message of the user, with files.
-    Message(String, Vec<Attachment>),
-    /// Results of calls.
-    Results(Vec<CallResult>),
-}
-
-/// What a client says to a call that waits.
-pub(in super::super) struct CallResult {
-    /// The id of the call.
-    pub id: String,
-    /// The result, or the reason of a decision.
-    pub text: String,
-    /// The decision; `None` for a result.
-    pub approves: Option<bool>,
+    /// The text of the new message.
+    text: String,
 }
 
 /// Reads `tool_choice`: whether the client's tools may be called. Models cannot be forced to call one here.
@@ -170,37 +155,36 @@ impl Conversation {
         let last = others.last().map(|(_, message)| message.role);
         let count = others.iter().rev().take_while(|(_, message)| Some(message.role) == last).count();
         let new = others.split_off(others.len() - count);
+        let mut text = Vec::new();
         let new = match last {
             Some(ChatRole::Tool) => {
                 let results = new.into_iter().map(|(index, message)| match &message.tool_call_id {
-                    Some(id) => {
-                        Ok(CallResult { id: id.clone(), text: message.text(), approves: message.approves })
-                    }
+                    Some(id) => Ok(CallResult { id: id.clone(), given: message.given() }),
                     None => Err(Problem::field(format!("{at}/{index}/tool_call_id"), "missing")),
                 });
                 New::Results(results.collect::<Result<_, _>>()?)
             }
             Some(ChatRole::User) => {
-                let (mut text, mut files) = (Vec::new(), Vec::new());
+                let mut files = Vec::new();
                 for (index, message) in &new {
                     text.push(message.text());
                     files.extend(message.files(&format!("{at}/{index}"))?);
                 }
-                New::Message(text.join("\n\n"), files)
+                New::Message(files)
             }
             _ => {
                 let detail = "the last message must be of the user, or the result of a tool";
                 return Err(Problem::field(at, detail));
             }
         };
-        Ok(Self { instructions, transcript: transcript(others), new })
+        Ok(Self { instructions, transcript: transcript(others), new, text: text.join("\n\n") })
     }
 
     /// Returns the native message with the new text. With `may_instruct`, the system messages are instructions;
     /// otherwise they are part of the user's message.
     pub fn message(&self, may_instruct: bool) -> MessageBody {
         let instructions = Some(self.instructions.clone()).filter(|text| !text.is_empty());
-        let New::Message(text, _) = &self.new else { return MessageBody::default() };
+        let text = &self.text;
         match instructions {
             Some(system) if !may_instruct => {
                 MessageBody { content: Some(format!("{system}\n\n{text}")), ..MessageBody::default() }
@@ -235,6 +219,15 @@ fn transcript(messages: Vec<(usize, ChatMessage)>) -> Transcript {
 }
 
 impl ChatMessage {
+    /// Returns what the message says to a call.
+    fn given(&self) -> Given {
+        let text = self.text();
+        match self.approves {
+            Some(approves) => Given::Decision(approves, Some(text).filter(|text| !text.is_empty())),
+            None => Given::Answer(CallAnswer::Answer(Value::String(text))),
+        }
+    }
+
     /// Returns the text of the message.
     pub fn text(&self) -> String {
         match &self.content {
@@ -269,12 +262,4 @@ impl ChatMessage {
         });
         files.collect()
     }
-}
-
-/// Decodes a data URL (RFC 2397) with base64.
-fn attachment(url: &str, name: Option<String>) -> Option<Attachment> {
-    let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
-    let mime_type = kind.strip_suffix(";base64")?;
-    let bytes = STANDARD.decode(data).ok().filter(|bytes| !bytes.is_empty())?;
-    Some(Attachment { bytes: bytes.into(), mime_type: mime_type.to_owned(), name })
 }

@@ -1,6 +1,6 @@
-//! Runs the new messages of a client in a session.
+//! Runs what is new in a request of a client, in its session.
 
-use super::messages::{CallResult, Conversation, New};
+use super::transcript::Transcript;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::response::Response;
 use crate::http::session::call::Call;
@@ -9,11 +9,34 @@ use crate::http::session::subscription::{ResponseMode, TurnFormat};
 use crate::http::session::{checks, decisions, turns};
 use crate::session::artifacts::Content as Attachment;
 use crate::types::{CallId, Decision, Problem};
-use serde_json::{Value, json};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::json;
 use std::rc::Rc;
 
+/// The new messages of a request.
+pub(super) enum New {
+    /// A message of the user, with files. Its text is in the native message.
+    Message(Vec<Attachment>),
+    /// What the client says to calls that wait.
+    Results(Vec<CallResult>),
+}
+
+/// What a client says to a call that waits.
+pub(super) struct CallResult {
+    /// The id of the call.
+    pub id: String,
+    pub given: Given,
+}
+
+pub(super) enum Given {
+    /// The result of a tool, or an answer.
+    Answer(CallAnswer),
+    /// Whether the call may run, and why.
+    Decision(bool, Option<String>),
+}
+
 /// Whom a request is for, and the session that is created for it.
-pub(in super::super) struct Exchange {
+pub(super) struct Exchange {
     pub user: Option<String>,
     pub agent: Option<String>,
     pub model: Option<String>,
@@ -21,7 +44,7 @@ pub(in super::super) struct Exchange {
 }
 
 impl Exchange {
-    /// Posts the new message, or sends the results of the client's tools, and responds in this format. A session that
+    /// Posts the new message, or sends what the client says to calls that wait, and responds in this format. A session that
     /// does not exist is created with the earlier messages. `suffix` is what ids of calls end with for the client.
     ///
     /// # Errors
@@ -29,14 +52,14 @@ impl Exchange {
     pub async fn run(
         self,
         call: &Call<'_>,
-        conversation: Conversation,
+        transcript: Transcript,
+        new: New,
         message: MessageBody,
         suffix: &str,
         format: Rc<dyn TurnFormat>,
     ) -> Result<Response, Problem> {
-        let Conversation { transcript, new, .. } = conversation;
         let files = match new {
-            New::Message(_, files) => files,
+            New::Message(files) => files,
             New::Results(results) => return self.resume(call, results, suffix, format).await,
         };
         if call.find(self.user.as_deref())?.is_none() {
@@ -51,7 +74,7 @@ impl Exchange {
         turns::post_as(&call.again()?, &mode, &|| Ok(message.clone())).await
     }
 
-    /// Continues a turn that waits for the results of the client's tools.
+    /// Continues a turn that waits.
     async fn resume(
         self,
         call: &Call<'_>,
@@ -61,20 +84,16 @@ impl Exchange {
     ) -> Result<Response, Problem> {
         let session = call.session_of(self.user)?;
         let mut left = results.len();
-        for CallResult { id, text, approves } in results {
+        for CallResult { id, given } in results {
             left -= 1;
             let call_id = CallId::from(id.strip_suffix(suffix).unwrap_or(&id));
             let is_last = left == 0;
             let mode = if is_last { ResponseMode::Face(Rc::clone(&format)) } else { ResponseMode::Receipt };
-            let response = match approves {
-                Some(approves) => {
+            let response = match given {
+                Given::Answer(answer) => decisions::answer_as(call, session, &call_id, answer, mode).await?,
+                Given::Decision(approves, reason) => {
                     let decision = if approves { Decision::Approve } else { Decision::Decline };
-                    let reason = Some(text).filter(|text| !text.is_empty());
                     decisions::decide_as(call, session, &call_id, (decision, reason), mode).await?
-                }
-                None => {
-                    let answer = CallAnswer::Answer(Value::String(text));
-                    decisions::answer_as(call, session, &call_id, answer, mode).await?
                 }
             };
             if is_last {
@@ -103,4 +122,12 @@ async fn with_files(
     }
     message.parts = Some(parts);
     Ok(message)
+}
+
+/// Decodes a data URL (RFC 2397) with base64.
+pub(super) fn attachment(url: &str, name: Option<String>) -> Option<Attachment> {
+    let (kind, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let mime_type = kind.strip_suffix(";base64")?;
+    let bytes = STANDARD.decode(data).ok().filter(|bytes| !bytes.is_empty())?;
+    Some(Attachment { bytes: bytes.into(), mime_type: mime_type.to_owned(), name })
 }
