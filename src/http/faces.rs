@@ -10,3 +10,4 @@ pub(super) mod openai;
 pub mod responses;
 mod text;
 mod transcript;
+pub mod ui_stream;

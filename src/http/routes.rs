@@ -2,7 +2,7 @@
 //! sessions use the same table.
 
 use super::face::{Face, WriteProblem};
-use super::faces::{chat_completions, openai, responses};
+use super::faces::{chat_completions, openai, responses, ui_stream};
 use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
@@ -68,6 +68,9 @@ pub static ROUTES: &[Route] = &[
     about(DELETE, "/v1/responses/{response}", Chat, &responses::ONE, run!(responses::delete)),
     about(POST, "/v1/responses/{response}/cancel", Chat, &responses::ONE, run!(responses::cancel)),
     about(GET, "/v1/responses/{response}/input_items", Read, &responses::ONE, run!(responses::input_items)),
+    face(POST, "/api/chat", Chat, &ui_stream::POST, run!(ui_stream::post)),
+    about(GET, "/api/chat/{id}/stream", Read, &ui_stream::ONE, run!(ui_stream::resume)),
+    about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),

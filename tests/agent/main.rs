@@ -43,5 +43,6 @@ mod subagents;
 mod tasks;
 mod totals;
 mod turns;
+mod ui_stream;
 mod view;
 mod workspace_context;

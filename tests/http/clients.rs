@@ -20,6 +20,11 @@ fn run(file: &str) {
 }
 
 #[test]
+fn ai_sdk() {
+    run("ai.test.mjs");
+}
+
+#[test]
 fn openai_chat_completions() {
     run("openai.test.mjs");
 }

@@ -7,7 +7,8 @@ use crate::http::session::call::Call;
 use crate::http::session::message::MessageBody;
 use crate::http::session::subscription::{ResponseMode, TurnFormat};
 use crate::http::session::{checks, decisions, turns};
-use crate::session::artifacts::Content as Attachment;
+use crate::ports::session_store::Select;
+use crate::session::{Session, artifacts::Content as Attachment};
 use crate::types::{CallId, Decision, Problem};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
@@ -122,6 +123,17 @@ async fn with_files(
     }
     message.parts = Some(parts);
     Ok(message)
+}
+
+/// Returns how often the current turn has waited.
+///
+/// # Errors
+/// A failed store.
+pub(super) fn waits(session: &Session) -> Result<u32, Problem> {
+    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let Some(turn) = turn else { return Ok(0) };
+    let select = Select { turn: Some(&turn), kinds: &["turn.waiting"], ..Select::default() };
+    Ok(session.records(select).try_fold(0, |waits, record| record.map(|_| waits + 1))?)
 }
 
 /// Decodes a data URL (RFC 2397) with base64.

@@ -11,7 +11,7 @@ mod writer;
 use self::id::ResponseId;
 use self::request::{ResponseRequest, defaults};
 use self::writer::{Writer, Written};
-use super::exchange::{Exchange, New};
+use super::exchange::{Exchange, New, waits};
 use super::openai::{self, messages::Conversation};
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -162,15 +162,6 @@ fn check_newest(session: Option<&Session>, previous: &ResponseId) -> Result<(), 
             Err(Problem::field("/previous_response_id", detail))
         }
     }
-}
-
-/// Returns how often the current turn has waited.
-fn waits(session: &Session) -> Result<u32, Problem> {
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
-    let Some(turn) = turn else { return Ok(0) };
-    let select = Select { turn: Some(&turn), kinds: &["turn.waiting"], ..Select::default() };
-    let waits = session.records(select).try_fold(0, |waits, record| record.map(|_| waits + 1))?;
-    Ok(waits)
 }
 
 /// Names the fields of a native message as the request names them.

@@ -1,0 +1,137 @@
+//! The UI message stream of Vercel's AI SDK, for `useChat` and its transport: `POST /api/chat`. A chat is a session, and a
+//! turn is one message of the assistant.
+
+mod request;
+mod writer;
+
+use self::request::{Asked, ChatRequest};
+use self::writer::Writer;
+use super::exchange::{Exchange, New, waits};
+use crate::http::body;
+use crate::http::face::{Face, Target};
+use crate::http::pattern::Params;
+use crate::http::request::Request;
+use crate::http::response::{self, Response, ResponseExt};
+use crate::http::session::call::Call;
+use crate::http::session::subscription::{TurnFormat, TurnSubscription};
+use crate::http::session::{feed, turns};
+use crate::session::{
+    Session,
+    hub::{ByteReceiver, Projection},
+};
+use crate::types::{ErrorCode, Problem, SessionId, SessionStatus, TurnId, WaitKind};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, ready},
+};
+use http::StatusCode;
+use std::rc::Rc;
+
+/// The face of a request that posts a message.
+pub static POST: Face = Face { target: of_body, problem: response::problem };
+/// The face of a request about a chat.
+pub static ONE: Face = Face { target: of_path, problem: response::problem };
+
+fn of_body(request: &Request, _params: &Params) -> Result<Target, Problem> {
+    let ChatRequest { id, agent, user, .. } = body::json(request)?;
+    let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
+    let session = SessionId::parse(&id).ok_or_else(|| Problem::field("/id", expected))?;
+    Ok(Target { session: Some(session), agent, user })
+}
+
+fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {
+    let session = SessionId::parse(params.get("id")).ok_or_else(|| Problem::not_found("session"))?;
+    Ok(Target { session: Some(session), ..Target::default() })
+}
+
+/// How a turn is written.
+struct UiStream {
+    /// The names of the tools that the client runs.
+    client_tools: Vec<String>,
+    /// How often the turn has waited before.
+    waits: u32,
+}
+
+impl TurnFormat for UiStream {
+    fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
+        Box::new(Writer::new(turn, self.client_tools.clone(), 0))
+    }
+
+    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
+        Box::new(Writer::new(turn, self.client_tools.clone(), self.waits))
+    }
+
+    fn respond<'a>(
+        &'a self,
+        _turn: &'a TurnId,
+        chunks: ByteReceiver,
+    ) -> LocalBoxFuture<'a, Result<Response, Problem>> {
+        let response =
+            feed::response(chunks, "text/event-stream").with("x-vercel-ai-ui-message-stream", "v1");
+        ready(Ok(response)).boxed_local()
+    }
+}
+
+/// `POST /api/chat`: posts the last message of the user, or continues the last message of the assistant.
+pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
+    let asked: ChatRequest = body::json(call.request)?;
+    let user = call.named_user(asked.user.clone())?;
+    let session = call.find(user.as_deref())?;
+    let mut client_tools = asked.client_tools();
+    client_tools.extend(tools_of_clients(call, session));
+    let agent = asked.agent.clone();
+    let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
+    let Asked { transcript, new, message } =
+        asked.read(|id| pending.iter().any(|call| call.call_id == *id))?;
+    let waits = session.map_or(Ok(0), |session| waits(session))?;
+    let format = Rc::new(UiStream { client_tools, waits });
+    if let (New::Results(results), Some(session)) = (&new, session)
+        && results.is_empty()
+    {
+        // Decided elsewhere, or by a request whose response was lost.
+        return follow(call, session, format).await.and_then(|response| {
+            let detail = "no call of this message waits for the client";
+            response.ok_or_else(|| Problem::new(ErrorCode::NotWaiting, detail))
+        });
+    }
+    let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
+    exchange.run(call, transcript, new, message, "", format).await
+}
+
+/// Returns the names of the tools that clients run: of the agent, and of the current turn.
+fn tools_of_clients(call: &Call<'_>, session: Option<&Rc<Session>>) -> Vec<String> {
+    let toolkit = call.host.agent().toolkit();
+    let is_external =
+        |name: &&str| toolkit.get(name).is_some_and(|(spec, _)| spec.suspends == Some(WaitKind::External));
+    let mut names: Vec<_> = toolkit.names().filter(is_external).map(str::to_owned).collect();
+    if let Some(session) = session {
+        names.extend(session.state().client_tools().iter().map(|spec| spec.name.clone()));
+    }
+    names
+}
+
+/// Returns the running turn from its beginning; `None` if none runs.
+async fn follow(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    format: Rc<UiStream>,
+) -> Result<Option<Response>, Problem> {
+    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
+    let Some(turn) = turn else { return Ok(None) };
+    TurnSubscription::replay(call, session, &turn, format)?.respond(session).await.map(Some)
+}
+
+/// `GET /api/chat/{id}/stream`: the running turn from its beginning, or 204.
+pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
+    let nothing = || Ok(response::empty(StatusCode::NO_CONTENT));
+    let user = call.named_user(None)?;
+    let Some(session) = call.find(user.as_deref())? else { return nothing() };
+    let format = UiStream { client_tools: tools_of_clients(call, Some(session)), waits: waits(session)? };
+    follow(call, session, Rc::new(format)).await?.map_or_else(nothing, Ok)
+}
+
+/// `POST /api/chat/{id}/stop`: aborts the running turn.
+pub async fn stop(call: &Call<'_>) -> Result<Response, Problem> {
+    turns::abort(call).await
+}

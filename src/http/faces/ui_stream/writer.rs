@@ -1,0 +1,294 @@
+//! Writes a turn as one message of a page: its chunks.
+
+use crate::session::{
+    frame::{Event, Frame},
+    hub::Projection,
+};
+use crate::types::{
+    CallId, Decision, Delta, DenyReason, EventKind, MessageId, Pending, Source, StopReason, ToolOutcome,
+    TurnEnd, TurnId, Usage, WaitKind,
+};
+use serde_json::{Value, json};
+
+/// Writes the chunks of a message. The whole turn is one message, so its id is that of the turn.
+pub(super) struct Writer {
+    turn: TurnId,
+    /// The names of the tools that the client runs.
+    client_tools: Vec<String>,
+    /// How often the turn has waited before; the message does not end there.
+    earlier_waits: u32,
+    has_begun: bool,
+    has_ended: bool,
+    /// The message of the assistant that the current step belongs to.
+    step: Option<MessageId>,
+    has_step: bool,
+    /// The open part: of text or of reasoning.
+    open: Option<Open>,
+    /// The calls that wait for approval.
+    asked: Vec<CallId>,
+    usage: Usage,
+}
+
+struct Open {
+    kind: &'static str,
+    id: String,
+}
+
+impl Writer {
+    pub fn new(turn: &TurnId, client_tools: Vec<String>, earlier_waits: u32) -> Self {
+        Self {
+            turn: turn.clone(),
+            client_tools,
+            earlier_waits,
+            has_begun: false,
+            has_ended: false,
+            step: None,
+            has_step: false,
+            open: None,
+            asked: Vec::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// Begins a step for this message of the assistant, unless it is the current one.
+    fn begin_step(&mut self, message: &MessageId, out: &mut Vec<u8>) {
+        if self.step.as_ref() == Some(message) {
+            return;
+        }
+        // After a reset, the step goes on with another message.
+        let is_reset = self.has_step && self.step.is_none();
+        self.step = Some(message.clone());
+        if is_reset {
+            return;
+        }
+        self.end_step(out);
+        self.has_step = true;
+        chunk(&json!({"type": "start-step"}), out);
+    }
+
+    fn end_step(&mut self, out: &mut Vec<u8>) {
+        self.close(out);
+        if std::mem::take(&mut self.has_step) {
+            chunk(&json!({"type": "finish-step"}), out);
+        }
+    }
+
+    fn delta(&mut self, kind: &'static str, message: &MessageId, delta: &str, out: &mut Vec<u8>) {
+        self.begin_step(message, out);
+        if self.open.as_ref().is_none_or(|open| open.kind != kind) {
+            self.close(out);
+            let id = format!("{kind}-{message}");
+            chunk(&json!({"type": format!("{kind}-start"), "id": id}), out);
+            self.open = Some(Open { kind, id });
+        }
+        if let Some(Open { id, .. }) = &self.open {
+            chunk(&json!({"type": format!("{kind}-delta"), "id": id, "delta": delta}), out);
+        }
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        if let Some(Open { kind, id }) = self.open.take() {
+            chunk(&json!({"type": format!("{kind}-end"), "id": id}), out);
+        }
+    }
+
+    /// Voids the text of the current step.
+    fn reset(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() {
+            self.step = None;
+            chunk(&json!({"type": "reset-step"}), out);
+        }
+    }
+
+    fn call(&mut self, call_id: &CallId, name: &str, input: &Value, out: &mut Vec<u8>) {
+        let mut call = json!({
+            "type": "tool-input-available", "toolCallId": call_id, "toolName": name, "input": input, "dynamic": true,
+        });
+        // Otherwise the page takes the tool for its own, and sends the message again and again.
+        if !self.client_tools.iter().any(|own| own == name) {
+            call["providerExecuted"] = true.into();
+        }
+        chunk(&call, out);
+    }
+
+    fn outcome(&mut self, call_id: &CallId, name: &str, outcome: &ToolOutcome, out: &mut Vec<u8>) {
+        let mut done = json!({"toolCallId": call_id, "dynamic": true});
+        if !self.client_tools.iter().any(|own| own == name) {
+            done["providerExecuted"] = true.into();
+        }
+        let error = |mut done: Value, text: &str| {
+            done["type"] = "tool-output-error".into();
+            done["errorText"] = text.into();
+            done
+        };
+        let done = match outcome {
+            ToolOutcome::Result { result } => {
+                done["type"] = "tool-output-available".into();
+                done["output"] = result.clone();
+                done
+            }
+            ToolOutcome::Artifact { result } => {
+                done["type"] = "tool-output-available".into();
+                done["output"] = json!(result);
+                done
+            }
+            ToolOutcome::Denied { denied: DenyReason::Declined | DenyReason::Expired, .. } => {
+                json!({"type": "tool-output-denied", "toolCallId": call_id})
+            }
+            other => error(done, &other.model_text()),
+        };
+        chunk(&done, out);
+    }
+
+    fn source(place: usize, call_id: &CallId, source: &Source, out: &mut Vec<u8>) {
+        let id = format!("{call_id}-{place}");
+        let mut part = match source {
+            Source::Web { url, .. } => json!({"type": "source-url", "sourceId": id, "url": url}),
+            Source::Local { path, .. } => json!({
+                "type": "source-document", "sourceId": id, "mediaType": "text/plain", "title": path,
+            }),
+        };
+        let (Source::Web { title, .. } | Source::Local { title, .. }) = source;
+        if let Some(title) = title {
+            part["title"] = title.as_str().into();
+        }
+        chunk(&part, out);
+    }
+
+    /// Sends data that the page may display. A later part with the same id replaces it.
+    fn data(name: &str, id: &str, data: &Value, out: &mut Vec<u8>) {
+        chunk(&json!({"type": format!("data-{name}"), "id": id, "data": data}), out);
+    }
+
+    fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
+        for call in pending.iter().filter(|call| call.kind == WaitKind::Approval) {
+            // Of a subagent: its call is not a part of this message.
+            if !self.asked.contains(&call.call_id) {
+                self.call(&call.call_id, &call.name, &call.args, out);
+                self.ask(&call.call_id, out);
+            }
+        }
+        self.finish("tool-calls", out);
+    }
+
+    fn ask(&mut self, call_id: &CallId, out: &mut Vec<u8>) {
+        self.asked.push(call_id.clone());
+        chunk(&json!({"type": "tool-approval-request", "approvalId": call_id, "toolCallId": call_id}), out);
+    }
+
+    fn finish(&mut self, reason: &str, out: &mut Vec<u8>) {
+        self.end_step(out);
+        let metadata = json!({"turnId": self.turn, "usage": {
+            "inputTokens": self.usage.input_tokens,
+            "outputTokens": self.usage.output_tokens,
+            "totalTokens": self.usage.total_tokens,
+            "reasoningTokens": self.usage.reasoning_tokens,
+            "cachedInputTokens": self.usage.cache_read_tokens,
+        }});
+        chunk(&json!({"type": "finish", "finishReason": reason, "messageMetadata": metadata}), out);
+        self.done(out);
+    }
+
+    fn done(&mut self, out: &mut Vec<u8>) {
+        self.has_ended = true;
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn end(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
+        self.usage = end.usage;
+        match end.stop_reason {
+            StopReason::End | StopReason::Waiting => self.finish("stop", out),
+            StopReason::ContentFilter => self.finish("content-filter", out),
+            StopReason::Error => {
+                self.end_step(out);
+                let text = end.error.as_ref().map_or("the turn failed", |error| error.message.as_str());
+                chunk(&json!({"type": "error", "errorText": text}), out);
+                self.done(out);
+            }
+            StopReason::Canceled => {
+                self.end_step(out);
+                chunk(&json!({"type": "abort"}), out);
+                self.done(out);
+            }
+            StopReason::MaxSteps
+            | StopReason::MaxToolCalls
+            | StopReason::Deadline
+            | StopReason::Tokens
+            | StopReason::Cost
+            | StopReason::Length => self.finish("length", out),
+        }
+    }
+}
+
+impl Projection for Writer {
+    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            chunk(&json!({"type": "start", "messageId": self.turn}), out);
+        }
+        let record = match event {
+            Event::Delta(Delta::Text { id, delta }) => return self.delta("text", id, delta, out),
+            Event::Delta(Delta::Reasoning { id, delta }) => return self.delta("reasoning", id, delta, out),
+            Event::Delta(Delta::ToolInput { .. }) => return,
+            Event::Record(record) => record,
+        };
+        match &record.kind {
+            EventKind::MessageCompleted { .. } => self.close(out),
+            EventKind::TurnResumed { .. } => self.reset(out),
+            EventKind::ToolStarted { message, call_id, name, args, .. } => {
+                self.begin_step(message, out);
+                self.close(out);
+                self.call(call_id, name, args, out);
+            }
+            EventKind::ToolApprovalRequired { call_id, .. } => self.ask(call_id, out),
+            EventKind::ApprovalDecided { call_id, decision, reason, .. } => {
+                // A page that continues its message has asked itself.
+                let mut decided = json!({
+                    "type": "tool-approval-response", "approvalId": call_id,
+                    "approved": *decision != Decision::Decline,
+                });
+                if let Some(reason) = reason {
+                    decided["reason"] = reason.as_str().into();
+                }
+                chunk(&decided, out);
+            }
+            EventKind::ToolSuspended { call_id, name, kind: WaitKind::Question, payload, .. } => {
+                let data = json!({"callId": call_id, "tool": name, "payload": payload});
+                Self::data("question", call_id, &data, out);
+            }
+            EventKind::ToolSuspended { call_id, name, kind: WaitKind::Plan, payload, .. } => {
+                let data = json!({"callId": call_id, "tool": name, "payload": payload});
+                Self::data("plan", call_id, &data, out);
+            }
+            EventKind::ToolCompleted { call_id, name, outcome, sources, .. } => {
+                self.outcome(call_id, name, outcome, out);
+                for (place, source) in sources.iter().enumerate() {
+                    Self::source(place, call_id, source, out);
+                }
+            }
+            EventKind::TaskListUpdated { tasks } => {
+                Self::data("tasks", "tasks", &json!({ "tasks": tasks }), out)
+            }
+            EventKind::ModeChanged { mode, .. } => Self::data("mode", "mode", &json!({ "mode": mode }), out),
+            EventKind::UsageUpdated { total, .. } => self.usage = *total,
+            EventKind::TurnWaiting { .. } if self.earlier_waits > 0 => self.earlier_waits -= 1,
+            EventKind::TurnWaiting { pending } => self.wait(pending, out),
+            EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
+                self.end(end, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_last(&self, _frame: &Frame) -> bool {
+        self.has_ended
+    }
+}
+
+fn chunk(chunk: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(chunk.to_string().as_bytes());
+    out.extend_from_slice(b"\n\n");
+}

@@ -1,0 +1,285 @@
+//! The UI message stream of the AI SDK, with the session's object in memory.
+
+use crate::http::{request, status, stream};
+use crate::stage::{Stage, ms};
+use edge_harness::http::{Response, session};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::session::hub::ByteReceiver;
+use edge_harness::types::{
+    Category, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
+};
+use futures::{FutureExt, StreamExt};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{cell::RefCell, rc::Rc};
+
+/// Sends a request, and runs the session's tasks until there is a response.
+fn send(stage: &Stage, route: &str, body: &Value) -> Result<Response, Problem> {
+    let asked = request(route, "", &[], body.to_string());
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    for _ in 0..100 {
+        stage.run();
+        if let Some(response) = found.take() {
+            return response;
+        }
+        stage.clock.advance(ms(10));
+    }
+    panic!("no response");
+}
+
+/// Reads chunks until `[DONE]`, at most for `span` milliseconds.
+fn read(stage: &Stage, open: &mut ByteReceiver, span: u64) -> (Vec<Value>, bool) {
+    let mut out = Vec::new();
+    for _ in 0..span / 10 {
+        while let Some(Some(Ok(bytes))) = open.next().now_or_never() {
+            out.extend_from_slice(&bytes);
+        }
+        stage.tick(ms(10));
+    }
+    let text = String::from_utf8(out).unwrap();
+    let blocks = text.split_terminator("\n\n").filter_map(|block| block.strip_prefix("data: "));
+    let blocks: Vec<_> = blocks.collect();
+    let done = blocks.last() == Some(&"[DONE]");
+    let chunks = blocks.into_iter().filter(|block| *block != "[DONE]");
+    (chunks.map(|block| serde_json::from_str(block).unwrap()).collect(), done)
+}
+
+fn chunks(stage: &Stage, route: &str, body: &Value) -> Vec<Value> {
+    let response = send(stage, route, body).unwrap();
+    assert_eq!(response.headers()["x-vercel-ai-ui-message-stream"], "v1");
+    let (chunks, done) = read(stage, &mut stream(response), 3_000);
+    assert!(done, "{chunks:#?}");
+    check(&chunks);
+    chunks
+}
+
+/// Checks what the SDK requires of chunks.
+fn check(chunks: &[Value]) {
+    let mut open: Vec<&Value> = Vec::new();
+    for chunk in chunks {
+        let kind = chunk["type"].as_str().unwrap();
+        match kind {
+            "reset-step" => open.clear(),
+            _ if kind.ends_with("-start") && kind != "tool-input-start" => open.push(&chunk["id"]),
+            _ if kind.ends_with("-delta") => assert!(open.contains(&&chunk["id"]), "{chunk}"),
+            "text-end" | "reasoning-end" => open.retain(|id| **id != chunk["id"]),
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    assert_eq!(chunks[0]["type"], json!("start"));
+}
+
+fn post(stage: &Stage, messages: Value) -> Vec<Value> {
+    let body = json!({"id": "s", "messages": messages, "trigger": "submit-message"});
+    chunks(stage, "POST /api/chat", &body)
+}
+
+fn user(text: &str) -> Value {
+    json!({"id": "u", "role": "user", "parts": [{"type": "text", "text": text}]})
+}
+
+fn kinds(chunks: &[Value]) -> Vec<&str> {
+    let kinds = chunks.iter().map(|chunk| chunk["type"].as_str().unwrap());
+    let mut kinds: Vec<_> = kinds.collect();
+    kinds.dedup_by(|one, other| one == other && one.ends_with("-delta"));
+    kinds
+}
+
+fn text_of(chunks: &[Value]) -> String {
+    let texts = chunks.iter().filter(|chunk| chunk["type"] == "text-delta");
+    texts.map(|chunk| chunk["delta"].as_str().unwrap()).collect()
+}
+
+fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
+    answer(vec![Part::text(text)])
+}
+
+/// Makes these calls, and says `Done` after their results.
+fn calls_first(calls: fn() -> Vec<Part>) -> impl Fn(&ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
+    move |request| match request.messages.last().map(|last| last.role) {
+        Some(Role::Tool) => says("Done"),
+        _ => answer(calls()),
+    }
+}
+
+#[test]
+fn text_is_a_message_with_one_step() {
+    let (stage, models) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let found = post(&stage, json!([user("one")]));
+    let expected = ["start", "start-step", "text-start", "text-delta", "text-end", "finish-step", "finish"];
+    assert_eq!((kinds(&found), text_of(&found)), (expected.to_vec(), "Hello".to_owned()));
+    let last = found.last().unwrap();
+    assert_eq!(
+        (&last["finishReason"], &last["messageMetadata"]["usage"]["totalTokens"]),
+        (&json!("stop"), &json!(7))
+    );
+    let known = json!({"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "Hello"}]});
+    post(&stage, json!([user("one"), known, user("two")]));
+    let shown: Vec<_> = models.requests()[1].messages.iter().map(|message| message.text()).collect();
+    assert_eq!(shown, ["one", "Hello", "two"]);
+}
+
+#[test]
+fn tools_of_the_server_are_executed_by_the_provider() {
+    let calls = || vec![call("c1", "echo", json!({"text": "a"})), call("c2", "nothing", json!({}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let found = post(&stage, json!([user("go")]));
+    let expected = [
+        "start",
+        "start-step",
+        "tool-input-available",
+        "tool-input-available",
+        "tool-output-available",
+        "tool-output-error",
+        "finish-step",
+        "start-step",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "finish-step",
+        "finish",
+    ];
+    let mut sorted = kinds(&found);
+    sorted[4..6].sort_unstable();
+    assert_eq!(sorted, expected);
+    let tools = found.iter().filter(|chunk| chunk["type"].as_str().unwrap().starts_with("tool-"));
+    assert!(tools.into_iter().all(|chunk| chunk["providerExecuted"] == true && chunk["dynamic"] == true));
+}
+
+#[test]
+fn an_approval_continues_the_same_message() {
+    let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
+    for approved in [true, false] {
+        let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+        stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+        stage.permit(|own| {
+            own.categories.insert(Category::Other, Policy::Ask);
+        });
+        let first = post(&stage, json!([user("write")]));
+        let request = first.iter().find(|chunk| chunk["type"] == "tool-approval-request").unwrap();
+        assert_eq!(first.last().unwrap()["finishReason"], json!("tool-calls"));
+        let idle = send(&stage, "GET /api/chat/s/stream", &json!({})).unwrap();
+        assert_eq!(status(&idle), 204);
+        let part = json!({
+            "type": "dynamic-tool", "toolName": "write_it", "toolCallId": request["toolCallId"],
+            "state": "approval-responded", "input": {"key": "k"},
+            "approval": {"id": request["approvalId"], "approved": approved, "reason": "so"},
+        });
+        let answered = json!([user("write"), {"id": "a", "role": "assistant", "parts": [part]}]);
+        let second = post(&stage, answered.clone());
+        assert_eq!(second[0], first[0], "the same message");
+        let outcome = if approved { "tool-output-available" } else { "tool-output-denied" };
+        assert_eq!(kinds(&second)[..3], ["start", "tool-approval-response", outcome]);
+        assert_eq!(text_of(&second), "Done");
+        let again = json!({"id": "s", "messages": answered});
+        let problem = send(&stage, "POST /api/chat", &again).map(drop).unwrap_err();
+        assert_eq!(problem.code, ErrorCode::NotWaiting);
+    }
+}
+
+#[test]
+fn the_page_runs_its_own_tools() {
+    let calls = || vec![call("c1", "look", json!({"at": 1})), call("c2", "look", json!({"at": 2}))];
+    let (stage, models) = Stage::scripted(calls_first(calls), |builder| builder);
+    let tools = json!([{"name": "look", "parameters": {"properties": {"at": {"type": "integer"}}}}]);
+    let body = json!({"id": "s", "messages": [user("look")], "clientTools": tools});
+    let first = chunks(&stage, "POST /api/chat", &body);
+    let inputs: Vec<_> = first.iter().filter(|chunk| chunk["type"] == "tool-input-available").collect();
+    assert!(inputs.len() == 2 && inputs.iter().all(|chunk| chunk.get("providerExecuted").is_none()));
+    let part = |id: &str, more: Value| {
+        let mut part = json!({"type": "tool-look", "toolCallId": id});
+        more.as_object().unwrap().iter().for_each(|(name, value)| part[name] = value.clone());
+        part
+    };
+    let parts = json!([
+        part("c1", json!({"state": "output-available", "output": {"sun": true}})),
+        part("c2", json!({"state": "output-error", "errorText": "fog"})),
+    ]);
+    let second = post(&stage, json!([user("look"), {"id": "a", "role": "assistant", "parts": parts}]));
+    assert_eq!((&second[0], text_of(&second)), (&first[0], "Done".to_owned()));
+    let results: Vec<_> = models.requests()[1]
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::Tool)
+        .collect::<Vec<_>>()
+        .iter()
+        .map(|message| format!("{:?}", message.parts))
+        .collect();
+    assert!(results[0].contains("sun") && results[1].contains("fog"), "{results:?}");
+}
+
+#[test]
+fn a_question_is_data_and_is_answered_like_a_tool() {
+    let calls = || vec![call("c1", "ask_user", json!({"question": "Tea?"}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let first = post(&stage, json!([user("ask")]));
+    let question = first.iter().find(|chunk| chunk["type"] == "data-question").unwrap();
+    assert_eq!(
+        (&question["data"]["callId"], &question["data"]["payload"]["question"]),
+        (&json!("c1"), &json!("Tea?"))
+    );
+    let part =
+        json!({"type": "tool-ask_user", "toolCallId": "c1", "state": "output-available", "output": "Yes"});
+    let second = post(&stage, json!([user("ask"), {"id": "a", "role": "assistant", "parts": [part]}]));
+    assert_eq!(text_of(&second), "Done");
+}
+
+#[test]
+fn a_reader_that_returns_reads_the_message_from_its_beginning() {
+    let stage = Stage::demo();
+    let body = json!({"id": "s", "messages": [user("/slow 100 9")]});
+    let mut lost = stream(send(&stage, "POST /api/chat", &body).unwrap());
+    let (before, _) = read(&stage, &mut lost, 400);
+    drop(lost);
+    assert!(!text_of(&before).is_empty());
+    let after = chunks(&stage, "GET /api/chat/s/stream", &json!({}));
+    assert_eq!((&after[0], text_of(&after).split_whitespace().count()), (&before[0], 9));
+    assert_eq!(status(&send(&stage, "GET /api/chat/s/stream", &json!({})).unwrap()), 204);
+}
+
+#[test]
+fn voided_text_resets_its_step() {
+    let tries = Rc::new(RefCell::new(0));
+    let script = move |_: &ModelRequest| {
+        *tries.borrow_mut() += 1;
+        match *tries.borrow() {
+            1 => {
+                vec![Ok(ModelEvent::Text("Hel".into())), Err(ModelError::new(ModelErrorKind::Network, "cut"))]
+            }
+            _ => says("Hello"),
+        }
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    let found = post(&stage, json!([user("hi")]));
+    let expected = [
+        "start",
+        "start-step",
+        "text-start",
+        "text-delta",
+        "reset-step",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "finish-step",
+        "finish",
+    ];
+    assert_eq!(kinds(&found), expected);
+}
+
+#[test]
+fn a_failure_and_an_abort_are_not_a_finish() {
+    let refuse = |_: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Auth, "no key"))];
+    let (stage, _) = Stage::scripted(refuse, |builder| builder);
+    assert_eq!(kinds(&post(&stage, json!([user("hi")]))), ["start", "error"]);
+    let stage = Stage::demo();
+    let body = json!({"id": "s", "messages": [user("/slow 100 900")]});
+    let mut open = stream(send(&stage, "POST /api/chat", &body).unwrap());
+    read(&stage, &mut open, 300);
+    assert_eq!(status(&send(&stage, "POST /api/chat/s/stop", &json!({})).unwrap()), 200);
+    let (rest, done) = read(&stage, &mut open, 300);
+    let last: Vec<_> = kinds(&rest).into_iter().rev().take(3).collect();
+    assert_eq!((last, done), (vec!["abort", "finish-step", "text-end"], true));
+}

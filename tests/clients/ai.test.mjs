@@ -1,0 +1,146 @@
+// The official `ai` and `@ai-sdk/react` packages against the real Worker, which URL and KEY name.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { Chat } from "@ai-sdk/react";
+import {
+  DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
+} from "ai";
+
+const { URL: url, KEY: key } = process.env;
+const headers = { authorization: `Bearer ${key}` };
+const native = (path, init = {}) => fetch(`${url}${path}`, {
+  ...init, headers: { ...headers, "content-type": "application/json", ...init.headers },
+});
+
+/** A chat as `useChat` has it. */
+function chat(options = {}, body = {}) {
+  const { id = randomUUID(), ...rest } = options;
+  const errors = [];
+  const transport = new DefaultChatTransport({ api: `${url}/api/chat`, headers, body });
+  const created = new Chat({ id, transport, onError: (error) => errors.push(error), ...rest });
+  return { id, errors, chat: created };
+}
+
+const text = (message) => message.parts.filter((part) => part.type === "text").map((part) => part.text).join("");
+const tools = (message) => message.parts.filter((part) => part.type === "dynamic-tool");
+
+/** Waits until something is as expected. */
+async function until(expected) {
+  for (let tries = 0; tries < 400; tries++) {
+    if (await expected()) return;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  assert.fail("it never happened");
+}
+
+test("text, and a second message", async () => {
+  const { chat: own, id, errors } = chat();
+  await own.sendMessage({ text: "/say Hello" });
+  await own.sendMessage({ text: "/say Again" });
+  assert.deepEqual(errors, []);
+  assert.deepEqual(own.messages.map(text), ["/say Hello", "Hello", "/say Again", "Again"]);
+  assert.ok(own.lastMessage.metadata.usage.totalTokens > 0);
+  const { data } = await (await native(`/v1/sessions/${id}/messages`)).json();
+  assert.equal(data.length, 4);
+});
+
+test("reasoning, and tools of the server, several at once", async () => {
+  let sent = 0;
+  const { chat: own, errors } = chat({
+    sendAutomaticallyWhen: (state) => lastAssistantMessageIsCompleteWithToolCalls(state) && ++sent < 5,
+  });
+  await own.sendMessage({ text: '/think Hm.\n/tool echo {"text": "a"}\n/tool echo {"text": "b"}\n/then /say Done' });
+  assert.deepEqual(errors, []);
+  assert.equal(own.messages.length, 2);
+  assert.equal(sent, 0, "the page does not send the results of the server's tools again");
+  assert.deepEqual(tools(own.lastMessage).map((part) => part.state), ["output-available", "output-available"]);
+  assert.ok(text(own.lastMessage).endsWith("Done"));
+});
+
+test("an approval continues the message", async () => {
+  const { chat: own, id, errors } = chat({
+    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+  });
+  await own.sendMessage({ text: "/say hi" });
+  await native(`/v1/sessions/${id}`, {
+    method: "PATCH", body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
+  });
+  for (const approved of [true, false]) {
+    await own.sendMessage({ text: '/tool echo {"text": "a"}' });
+    const count = own.messages.length;
+    const [part] = tools(own.lastMessage);
+    assert.equal(part.state, "approval-requested");
+    await own.addToolApprovalResponse({ id: part.approval.id, approved });
+    const state = approved ? "output-available" : "output-denied";
+    await until(() => own.status === "ready" && tools(own.lastMessage)[0].state === state && text(own.lastMessage));
+    assert.equal(own.messages.length, count, "it is the same message");
+  }
+  assert.deepEqual(errors, []);
+});
+
+test("a tool of the page", async () => {
+  const clientTools = [{
+    name: "weather", description: "Returns the weather.",
+    parameters: { type: "object", properties: { city: { type: "string" } } },
+  }];
+  const { chat: own, errors } = chat({
+    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+    onToolCall({ toolCall }) {
+      own.addToolOutput({
+        tool: toolCall.toolName, toolCallId: toolCall.toolCallId, output: `sunny in ${toolCall.input.city}`,
+      });
+    },
+  }, { clientTools });
+  await own.sendMessage({ text: '/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}' });
+  await until(() => own.status === "ready" && own.lastMessage.role === "assistant" && text(own.lastMessage));
+  assert.deepEqual(errors, []);
+  assert.match(text(own.lastMessage), /sunny in Bern[\s\S]*sunny in Rome/);
+  assert.equal(own.messages.length, 2);
+});
+
+test("a page that returns in the middle of the text", async () => {
+  const first = chat();
+  first.chat.sendMessage({ text: "/slow 20 80" });
+  await until(() => first.chat.messages.length === 2 && text(first.chat.lastMessage).split(/\s+/).length > 5);
+  const user = first.chat.messages[0];
+  const second = chat({ id: first.id, messages: [user] });
+  await second.chat.resumeStream();
+  await until(() => second.chat.status === "ready");
+  await until(() => first.chat.status === "ready");
+  assert.equal(text(second.chat.lastMessage).trim().split(/\s+/).length, 80);
+  assert.equal(second.chat.lastMessage.id, first.chat.lastMessage.id);
+  assert.equal(text(second.chat.lastMessage), text(first.chat.lastMessage));
+  await second.chat.resumeStream();
+  assert.equal(second.chat.messages.length, 2, "nothing runs");
+});
+
+test("leaving does not end a turn, stopping does", async () => {
+  const { chat: own, id } = chat();
+  own.sendMessage({ text: "/slow 50 900" });
+  await until(() => own.messages.length === 2 && text(own.lastMessage).length > 10);
+  await own.stop();
+  assert.equal((await (await native(`/v1/sessions/${id}`)).json()).status, "running");
+  const stopped = await native(`/api/chat/${id}/stop`, { method: "POST" });
+  assert.equal((await stopped.json()).aborted, true);
+  assert.equal((await (await native(`/v1/sessions/${id}`)).json()).status, "idle");
+});
+
+test("errors before and after the first byte", async () => {
+  const failed = chat();
+  await failed.chat.sendMessage({ text: "/fail auth" });
+  assert.equal(failed.errors.length, 1);
+  const wrong = chat({ transport: new DefaultChatTransport({
+    api: `${url}/api/chat`, headers: { authorization: "Bearer wrong" },
+  }) });
+  await wrong.chat.sendMessage({ text: "hi" });
+  assert.match(wrong.errors[0].message, /unauthenticated/);
+  const unknown = chat({}, { agent: "nobody" });
+  await unknown.chat.sendMessage({ text: "hi" });
+  assert.match(unknown.errors[0].message, /unknown_agent/);
+  const big = chat();
+  await big.chat.sendMessage({ text: "x".repeat((1 << 20) + 1) });
+  assert.match(big.errors[0].message, /1 MiB/);
+});
