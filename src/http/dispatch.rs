@@ -132,8 +132,9 @@ async fn dispatch(
                 true => admitted(gateway, &principal, &session, &request)?,
                 false => None,
             };
+            let body_read = request::has_body(request.method());
             let forward = forward::to_session(principal, session, request_id, request)?;
-            Ok(Handled::Forward(Box::new(Forward { body_read: true, message, ..*forward })))
+            Ok(Handled::Forward(Box::new(Forward { body_read, message, ..*forward })))
         }
         Handler::NewSession(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;

@@ -75,3 +75,14 @@ fn a_page_may_send_the_headers_of_the_client_library() {
     assert!(headers.contains("x-stainless-os") && headers.contains("x-session-id"), "{headers}");
     assert!(!headers.contains("x-evil"));
 }
+
+#[test]
+fn a_request_without_a_body_goes_to_the_session_of_its_path() {
+    let stage = Stage::new();
+    let sent = stage.forward(get("/v1/responses/resp_trn_1_0.s1").bearer(DEV));
+    assert_eq!((&*sent.session, sent.body_read), ("s1", false));
+    let sent = stage.forward(get("/api/chat/s2/stream").bearer(DEV));
+    assert_eq!((&*sent.session, sent.body_read), ("s2", false));
+    let unknown = stage.answer(get("/v1/responses/trn_1").bearer(DEV));
+    assert_eq!((unknown.status, &unknown.body["error"]["code"]), (404, &json!("not_found")));
+}
