@@ -15,7 +15,7 @@ const GOAL: f64 = 1.1;
 /// A protocol: its name, and a turn in a session.
 type Face = (&'static str, fn(&str) -> Exchange);
 
-const FACES: [Face; 3] = [
+const FACES: [Face; 5] = [
     ("native", |session| Exchange {
         path: format!("/v1/sessions/{session}/messages"),
         body: json!({"content": "hello"}),
@@ -36,6 +36,20 @@ const FACES: [Face; 3] = [
         session: None,
         first: "response.output_text.delta",
         last: "event: response.completed",
+    }),
+    ("AI SDK", |session| Exchange {
+        path: "/api/chat".into(),
+        body: json!({"id": session, "message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}}),
+        session: None,
+        first: "text-delta",
+        last: "data: [DONE]",
+    }),
+    ("AG-UI", |session| Exchange {
+        path: "/ag-ui".into(),
+        body: json!({"threadId": session, "runId": "r", "messages": [{"role": "user", "content": "hello"}]}),
+        session: None,
+        first: "TEXT_MESSAGE_CONTENT",
+        last: "RUN_FINISHED",
     }),
 ];
 

@@ -2,7 +2,7 @@
 //! sessions use the same table.
 
 use super::face::{Face, WriteProblem};
-use super::faces::{chat_completions, openai, responses, ui_stream};
+use super::faces::{ag_ui, chat_completions, openai, responses, ui_stream};
 use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
@@ -71,6 +71,7 @@ pub static ROUTES: &[Route] = &[
     face(POST, "/api/chat", Chat, &ui_stream::POST, run!(ui_stream::post)),
     about(GET, "/api/chat/{id}/stream", Read, &ui_stream::ONE, run!(ui_stream::resume)),
     about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),
+    face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),

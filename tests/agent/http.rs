@@ -23,8 +23,11 @@ pub fn principal() -> Principal {
 /// A request to session `s`. `route` is a method and a path, from the root or below the session.
 pub fn request(route: &str, query: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> SessionRequest {
     let (method, path) = route.split_once(' ').unwrap();
-    let below =
-        if ["/v1/", "/api/"].iter().any(|root| path.starts_with(root)) { "" } else { "/v1/sessions/s" };
+    let below = if ["/v1/", "/api/", "/ag-ui"].iter().any(|root| path.starts_with(root)) {
+        ""
+    } else {
+        "/v1/sessions/s"
+    };
     let mut request = Request::new(body.into());
     *request.method_mut() = method.parse().unwrap();
     *request.uri_mut() = format!("{below}{path}?{query}").parse().unwrap();

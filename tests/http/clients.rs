@@ -20,6 +20,11 @@ fn run(file: &str) {
 }
 
 #[test]
+fn ag_ui() {
+    run("ag-ui.test.mjs");
+}
+
+#[test]
 fn ai_sdk() {
     run("ai.test.mjs");
 }

@@ -1,0 +1,156 @@
+//! AG-UI: `POST /ag-ui`. A thread is a session; a run is a turn, or the part of a turn after an interrupt.
+
+mod request;
+mod writer;
+
+use self::request::{Asked, RunInput};
+use self::writer::Writer;
+use super::exchange::{Exchange, waits};
+use crate::agent::SessionHost;
+use crate::http::body;
+use crate::http::face::{Face, Target};
+use crate::http::pattern::Params;
+use crate::http::request::Request;
+use crate::http::response::{self, Response};
+use crate::http::session::call::Call;
+use crate::http::session::feed;
+use crate::http::session::subscription::{TurnFormat, TurnSubscription};
+use crate::session::{
+    Session,
+    hub::{ByteReceiver, Projection},
+};
+use crate::types::{Part, Problem, Role, SessionId, SessionStatus, TurnId};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, ready},
+};
+use serde_json::{Value, json};
+use std::rc::{Rc, Weak};
+
+/// Most messages of a snapshot.
+const MAX_SNAPSHOT: usize = 200;
+
+/// The face.
+pub static FACE: Face = Face { target, problem: response::problem };
+
+fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
+    let input: RunInput = body::json(request)?;
+    let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
+    let session = SessionId::parse(&input.thread_id).ok_or_else(|| Problem::field("/threadId", expected))?;
+    Ok(Target { session: Some(session), agent: input.agent(), user: input.user() })
+}
+
+/// How a run is written.
+struct Run {
+    thread: String,
+    run: String,
+    host: Weak<SessionHost>,
+    /// How often the turn has waited before.
+    waits: u32,
+    /// The messages before the turn.
+    snapshot: Option<Value>,
+}
+
+impl Run {
+    fn writer(&self, waits: u32, snapshot: Option<Value>) -> Box<dyn Projection> {
+        // The host holds the reader's stream, which holds this.
+        let host = Weak::clone(&self.host);
+        let read_state = move || {
+            let session = host.upgrade().and_then(|host| host.open().ok().flatten());
+            session.map(|session| session.state().meta.state.clone()).unwrap_or_default()
+        };
+        let (thread, run) = (self.thread.clone(), self.run.clone());
+        Box::new(Writer::new(thread, run, Box::new(read_state), waits, snapshot))
+    }
+}
+
+impl TurnFormat for Run {
+    fn projection(&self, _turn: &TurnId) -> Box<dyn Projection> {
+        self.writer(0, None)
+    }
+
+    fn replay(&self, _turn: &TurnId) -> Box<dyn Projection> {
+        self.writer(self.waits, self.snapshot.clone())
+    }
+
+    fn respond<'a>(
+        &'a self,
+        _turn: &'a TurnId,
+        events: ByteReceiver,
+    ) -> LocalBoxFuture<'a, Result<Response, Problem>> {
+        ready(Ok(feed::response(events, "text/event-stream"))).boxed_local()
+    }
+}
+
+/// `POST /ag-ui`: posts the last message of the user, continues after an interrupt or the calls of the client's tools, or
+/// follows the running turn.
+pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
+    let input: RunInput = body::json(call.request)?;
+    let (agent, user) = (input.agent(), call.named_user(input.user())?);
+    let session = call.find(user.as_deref())?;
+    let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
+    let run = Run {
+        thread: input.thread_id.clone(),
+        run: input.run_id.clone(),
+        host: Rc::downgrade(call.host),
+        waits: session.map_or(Ok(0), |session| waits(session))?,
+        snapshot: None,
+    };
+    let Asked { transcript, new, message } = input.read(call.principal.user.is_none(), &pending)?;
+    if let Some(new) = new {
+        let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
+        return exchange.run(call, transcript, new, message, "", Rc::new(run)).await;
+    }
+    let turn = session.and_then(|session| {
+        let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+        turn.filter(|_| session.state().status() == SessionStatus::Running).map(|turn| (session, turn))
+    });
+    let Some((session, turn)) = turn else {
+        let detail = "expected a message of the user, a result of a tool, or an entry in `resume`";
+        return Err(Problem::field("/messages", detail));
+    };
+    let run = Run { snapshot: Some(messages_before(session, &turn)?), ..run };
+    TurnSubscription::replay(call, session, &turn, Rc::new(run))?.respond(session).await
+}
+
+/// Returns the newest messages of the conversation up to the message that started the turn.
+fn messages_before(session: &Session, turn: &TurnId) -> Result<Value, Problem> {
+    let mut messages = Vec::new();
+    let mut after = Some(0);
+    while let Some(from) = after {
+        let (page, next) = session.conversation(from, MAX_SNAPSHOT)?;
+        messages.extend(page);
+        let surplus = messages.len().saturating_sub(MAX_SNAPSHOT);
+        messages.drain(..surplus);
+        after = next;
+    }
+    let before = messages.iter().filter(|message| message.turn != *turn || message.role == Role::User);
+    let shown = before.map(|message| match message.role {
+        Role::User => json!({"id": message.id, "role": "user", "content": message.prompt_text()}),
+        Role::Assistant => {
+            let calls: Vec<_> = message
+                .calls()
+                .map(|call| {
+                    let function = json!({"name": call.name, "arguments": call.args.to_string()});
+                    json!({"id": call.call_id, "type": "function", "function": function})
+                })
+                .collect();
+            let mut shown = json!({"id": message.id, "role": "assistant", "content": message.text()});
+            if !calls.is_empty() {
+                shown["toolCalls"] = calls.into();
+            }
+            shown
+        }
+        Role::Tool => {
+            let result = message.parts.iter().find_map(|part| match part {
+                Part::ToolResult { call_id, outcome, .. } => {
+                    Some((call_id.to_string(), outcome.model_text()))
+                }
+                _ => None,
+            });
+            let (call_id, text) = result.unwrap_or_default();
+            json!({"id": format!("result-{call_id}"), "role": "tool", "toolCallId": call_id, "content": text})
+        }
+    });
+    Ok(shown.collect())
+}

@@ -1,0 +1,287 @@
+//! The input of an AG-UI run. Unknown fields are ignored.
+
+use super::super::exchange::{CallResult, Given, New, attachment};
+use super::super::transcript::Transcript;
+use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
+use crate::http::session::message::MessageBody;
+use crate::types::{Category, Effect, Pending, Problem, WaitKind};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The answer to a question that the user dismissed.
+const NO_ANSWER: &str = "The user did not answer.";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunInput {
+    /// The session.
+    pub thread_id: String,
+    pub run_id: String,
+    messages: Vec<Message>,
+    #[serde(default)]
+    tools: Vec<Tool>,
+    #[serde(default)]
+    context: Vec<Context>,
+    forwarded_props: Option<ForwardedProps>,
+    #[serde(default)]
+    resume: Vec<Resume>,
+}
+
+#[derive(Deserialize)]
+struct ForwardedProps {
+    agent: Option<String>,
+    user: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Tool {
+    name: String,
+    description: Option<String>,
+    parameters: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    description: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resume {
+    interrupt_id: String,
+    status: ResumeStatus,
+    #[serde(default)]
+    payload: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ResumeStatus {
+    Resolved,
+    Cancelled,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Message {
+    User {
+        content: Content,
+    },
+    #[serde(rename_all = "camelCase")]
+    Assistant {
+        #[serde(default)]
+        content: Option<String>,
+        #[serde(default)]
+        tool_calls: Vec<ToolCall>,
+    },
+    #[serde(rename_all = "camelCase")]
+    Tool {
+        content: Content,
+        tool_call_id: String,
+        error: Option<String>,
+    },
+    Developer {
+        content: String,
+    },
+    System {
+        content: String,
+    },
+    /// Only displayed.
+    #[serde(alias = "reasoning")]
+    Activity {},
+}
+
+#[derive(Deserialize)]
+struct ToolCall {
+    id: String,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Deserialize)]
+struct ContentPart {
+    r#type: String,
+    #[serde(default)]
+    text: String,
+    source: Option<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Source {
+    r#type: String,
+    #[serde(default)]
+    value: String,
+    #[serde(default)]
+    mime_type: String,
+}
+
+/// What a run asks for.
+pub(super) struct Asked {
+    pub transcript: Transcript,
+    /// What is new; `None` if the client only wants to follow the run.
+    pub new: Option<New>,
+    pub message: MessageBody,
+}
+
+impl RunInput {
+    /// Returns the agent that the input names.
+    pub fn agent(&self) -> Option<String> {
+        self.forwarded_props.as_ref()?.agent.clone()
+    }
+
+    /// Returns the user that the input names.
+    pub fn user(&self) -> Option<String> {
+        self.forwarded_props.as_ref()?.user.clone()
+    }
+
+    /// Returns what is new. With `may_instruct`, the context and the system messages become instructions; otherwise they
+    /// are part of the user's message.
+    ///
+    /// # Errors
+    /// `validation_failed` for malformed messages, and for entries of `resume` that decide nothing.
+    pub fn read(self, may_instruct: bool, pending: &[Pending]) -> Result<Asked, Problem> {
+        let mut results = Vec::new();
+        for (index, entry) in self.resume.into_iter().enumerate() {
+            let Some(call) = pending.iter().find(|call| *call.call_id == *entry.interrupt_id) else {
+                continue;
+            };
+            let given = entry.given(call.kind, &format!("/resume/{index}/payload"))?;
+            results.push(CallResult { id: call.call_id.to_string(), given });
+        }
+        let mut background: Vec<_> = self
+            .context
+            .iter()
+            .map(|context| format!("{}: {}", context.description, context.value))
+            .collect();
+        let mut messages = Vec::with_capacity(self.messages.len());
+        for (index, message) in self.messages.into_iter().enumerate() {
+            match message {
+                Message::Developer { content } | Message::System { content } => background.push(content),
+                Message::Activity {} => {}
+                message => messages.push((index, message)),
+            }
+        }
+        while let Some((_, Message::Tool { tool_call_id, .. })) = messages.last()
+            && let Some(call) = pending.iter().find(|call| *call.call_id == **tool_call_id)
+        {
+            let id = call.call_id.to_string();
+            if let Some((_, Message::Tool { content, error, .. })) = messages.pop() {
+                let text = error.is_none().then(|| CallAnswer::Answer(Value::String(content.text())));
+                let answer = text.unwrap_or_else(|| CallAnswer::Failure(error.unwrap_or_default()));
+                results.push(CallResult { id, given: Given::Answer(answer) });
+            }
+        }
+        let tools = self.tools.into_iter().map(|tool| Declared {
+            name: tool.name,
+            description: tool.description.unwrap_or_default(),
+            parameters: tool.parameters.unwrap_or_default(),
+            category: Category::default(),
+            effect: Effect::default(),
+        });
+        let mut body = MessageBody { client_tools: tools.collect(), ..MessageBody::default() };
+        let new = if results.is_empty() {
+            let is_user = |(_, message): &&(usize, Message)| matches!(message, Message::User { .. });
+            let count = messages.iter().rev().take_while(is_user).count();
+            let (mut texts, mut files) = (Vec::new(), Vec::new());
+            for (index, message) in messages.split_off(messages.len() - count) {
+                if let Message::User { content } = message {
+                    texts.push(content.text());
+                    files.extend(content.files(&format!("/messages/{index}/content"))?);
+                }
+            }
+            let background = Some(background.join("\n\n")).filter(|text| !text.is_empty());
+            if may_instruct {
+                body.instructions = background;
+            } else {
+                texts.splice(0..0, background);
+            }
+            body.content = Some(texts.join("\n\n"));
+            (count > 0).then_some(New::Message(files))
+        } else {
+            results.reverse();
+            Some(New::Results(results))
+        };
+        Ok(Asked { transcript: transcript(messages), new, message: body })
+    }
+}
+
+impl Resume {
+    fn given(self, kind: WaitKind, at: &str) -> Result<Given, Problem> {
+        let is_canceled = matches!(self.status, ResumeStatus::Cancelled);
+        if kind != WaitKind::Approval {
+            let answer = if is_canceled { Value::from(NO_ANSWER) } else { self.payload };
+            return Ok(Given::Answer(CallAnswer::Answer(answer)));
+        }
+        let reason = self.payload.get("reason").and_then(Value::as_str).map(str::to_owned);
+        let approved =
+            self.payload.as_bool().or_else(|| self.payload.get("approved").and_then(Value::as_bool));
+        match (is_canceled, approved) {
+            (true, _) => Ok(Given::Decision(false, reason)),
+            (false, Some(approved)) => Ok(Given::Decision(approved, reason)),
+            (false, None) => {
+                Err(Problem::field(at, "expected {\"approved\": true} or {\"approved\": false}"))
+            }
+        }
+    }
+}
+
+impl Content {
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => {
+                let texts = parts.iter().filter(|part| part.r#type == "text").map(|part| part.text.as_str());
+                texts.collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+
+    fn files(&self, at: &str) -> Result<Vec<crate::session::artifacts::Content>, Problem> {
+        let Self::Parts(parts) = self else { return Ok(Vec::new()) };
+        let files = parts.iter().enumerate().filter(|(_, part)| part.r#type != "text");
+        let files = files.map(|(index, part)| {
+            let source = part.source.as_ref().filter(|source| source.r#type == "data");
+            let url = source.map(|source| format!("data:{};base64,{}", source.mime_type, source.value));
+            let fault = || Problem::field(format!("{at}/{index}/source"), "expected data with base64");
+            url.and_then(|url| attachment(&url, None)).ok_or_else(fault)
+        });
+        files.collect()
+    }
+}
+
+fn transcript(messages: Vec<(usize, Message)>) -> Transcript {
+    let mut transcript = Transcript::default();
+    for (_, message) in messages {
+        match message {
+            Message::User { content } => transcript.user(&content.text()),
+            Message::Assistant { content, tool_calls } => {
+                transcript.assistant(content.unwrap_or_default());
+                for ToolCall { id, function } in tool_calls {
+                    let args = serde_json::from_str(&function.arguments);
+                    transcript.call(
+                        id,
+                        function.name,
+                        args.unwrap_or_else(|_| json!({"_raw": function.arguments})),
+                    );
+                }
+            }
+            Message::Tool { content, tool_call_id, .. } => transcript.result(&tool_call_id, content.text()),
+            Message::Developer { .. } | Message::System { .. } | Message::Activity {} => {}
+        }
+    }
+    transcript
+}

@@ -1,0 +1,250 @@
+//! AG-UI, with the session's object in memory.
+
+use crate::http::{request, stream};
+use crate::stage::{Stage, ms};
+use edge_harness::http::{Response, session};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::session::hub::ByteReceiver;
+use edge_harness::types::{
+    Category, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
+};
+use futures::{FutureExt, StreamExt};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{cell::RefCell, rc::Rc};
+
+/// Sends a request, and runs the session's tasks until there is a response.
+fn send(stage: &Stage, route: &str, body: &Value) -> Result<Response, Problem> {
+    let asked = request(route, "", &[], body.to_string());
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    for _ in 0..100 {
+        stage.run();
+        if let Some(response) = found.take() {
+            return response;
+        }
+        stage.clock.advance(ms(10));
+    }
+    panic!("no response");
+}
+
+/// Reads the events of `span` milliseconds.
+fn read(stage: &Stage, open: &mut ByteReceiver, span: u64) -> Vec<Value> {
+    let mut out = Vec::new();
+    for _ in 0..span / 10 {
+        while let Some(Some(Ok(bytes))) = open.next().now_or_never() {
+            out.extend_from_slice(&bytes);
+        }
+        stage.tick(ms(10));
+    }
+    let text = String::from_utf8(out).unwrap();
+    let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    events.map(|event| serde_json::from_str(event).unwrap()).collect()
+}
+
+/// Runs, and checks that everything that was opened is closed.
+fn run(stage: &Stage, more: &Value) -> Vec<Value> {
+    let mut body = json!({"threadId": "s", "runId": "r1", "messages": []});
+    more.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+    let events = read(stage, &mut stream(send(stage, "POST /ag-ui", &body).unwrap()), 3_000);
+    let mut open: Vec<String> = Vec::new();
+    for event in &events {
+        let (kind, id) =
+            (event["type"].as_str().unwrap(), event["messageId"].as_str().or(event["toolCallId"].as_str()));
+        let own = || format!("{} {}", kind.rsplit_once('_').unwrap().0, id.unwrap_or_default());
+        match kind.rsplit_once('_').unwrap().1 {
+            "START" => open.push(own()),
+            "END" => assert_eq!(open.pop(), Some(own())),
+            "CONTENT" | "ARGS" => assert_eq!(open.last(), Some(&own())),
+            _ => assert!(open.is_empty(), "{kind}: {open:?}"),
+        }
+    }
+    assert_eq!((&events[0]["type"], &events[0]["runId"]), (&json!("RUN_STARTED"), &json!("r1")));
+    assert!(["RUN_FINISHED", "RUN_ERROR"].contains(&events.last().unwrap()["type"].as_str().unwrap()));
+    events
+}
+
+fn user(text: &str) -> Value {
+    json!({"id": "u", "role": "user", "content": text})
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let mut kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    kinds
+}
+
+fn text_of(events: &[Value]) -> String {
+    let texts = events.iter().filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT");
+    texts.map(|event| event["delta"].as_str().unwrap()).collect()
+}
+
+fn outcome(events: &[Value]) -> &Value {
+    &events.last().unwrap()["outcome"]
+}
+
+fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
+    answer(vec![Part::text(text)])
+}
+
+fn calls_first(calls: fn() -> Vec<Part>) -> impl Fn(&ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
+    move |request| match request.messages.last().map(|last| last.role) {
+        Some(Role::Tool) => says("Done"),
+        _ => answer(calls()),
+    }
+}
+
+#[test]
+fn text_and_tools_are_a_run() {
+    let calls = || vec![Part::text("Look."), call("c1", "echo", json!({"text": "a"}))];
+    let (stage, models) = Stage::scripted(calls_first(calls), |builder| builder);
+    let context = json!([{"description": "Page", "value": "cart"}]);
+    let events = run(&stage, &json!({"messages": [user("hi")], "context": context}));
+    let expected = [
+        "RUN_STARTED",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "RUN_FINISHED",
+    ];
+    assert_eq!((kinds(&events), text_of(&events)), (expected.to_vec(), "Look.Done".to_owned()));
+    assert_eq!(outcome(&events), &json!({"type": "success"}));
+    assert!(models.requests()[0].system.contains("Page: cart"));
+}
+
+#[test]
+fn an_approval_is_an_interrupt() {
+    let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
+    for (resume, result) in [
+        (json!({"status": "resolved", "payload": {"approved": true}}), "written"),
+        (json!({"status": "resolved", "payload": {"approved": false, "reason": "no"}}), "no"),
+        (json!({"status": "cancelled"}), "declined"),
+    ] {
+        let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+        stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+        stage.permit(|own| {
+            own.categories.insert(Category::Other, Policy::Ask);
+        });
+        let first = run(&stage, &json!({"messages": [user("write")]}));
+        let interrupt = &outcome(&first)["interrupts"][0];
+        assert_eq!((&interrupt["reason"], &interrupt["toolCallId"]), (&json!("approval"), &json!("c1")));
+        let mut entry = resume.clone();
+        entry["interruptId"] = interrupt["id"].clone();
+        let second = run(&stage, &json!({"messages": [user("write")], "resume": [entry]}));
+        assert_eq!((kinds(&second)[1], text_of(&second)), ("TOOL_CALL_RESULT", "Done".to_owned()));
+        let content = second[1]["content"].as_str().unwrap();
+        assert!(result == "written" || content.contains(result), "{content}");
+    }
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.categories.insert(Category::Other, Policy::Ask);
+    });
+    run(&stage, &json!({"messages": [user("write")]}));
+    let undecided = json!({"threadId": "s", "runId": "r", "messages": [],
+        "resume": [{"interruptId": "c1", "status": "resolved"}]});
+    let problem = send(&stage, "POST /ag-ui", &undecided).map(drop).unwrap_err();
+    assert_eq!(problem.errors[0].pointer, "/resume/0/payload");
+}
+
+#[test]
+fn the_client_runs_its_tools_and_answers_questions() {
+    let calls = || vec![call("c1", "look", json!({"at": 1})), call("c2", "look", json!({"at": 2}))];
+    let (stage, models) = Stage::scripted(calls_first(calls), |builder| builder);
+    let parameters = json!({"type": "object", "properties": {"at": {"type": "integer"}}});
+    let tools = json!([{"name": "look", "description": "Looks.", "parameters": parameters}]);
+    let first = run(&stage, &json!({"messages": [user("look")], "tools": tools}));
+    assert_eq!(outcome(&first), &json!({"type": "success", "pendingToolCallIds": ["c1", "c2"]}));
+    let result = |id: &str, text: &str| json!({"id": id, "role": "tool", "toolCallId": id, "content": text});
+    let messages = json!([user("look"), result("c1", "sun"), result("c2", "fog")]);
+    assert_eq!(text_of(&run(&stage, &json!({"messages": messages, "tools": tools}))), "Done");
+    let results: Vec<_> = models.requests()[1]
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::Tool)
+        .map(|m| format!("{m:?}"))
+        .collect();
+    assert!(results[0].contains("sun") && results[1].contains("fog"), "{results:?}");
+
+    let question = || vec![call("c1", "ask_user", json!({"question": "Tea?"}))];
+    let (stage, _) = Stage::scripted(calls_first(question), |builder| builder);
+    let first = run(&stage, &json!({"messages": [user("ask")]}));
+    let interrupt = &outcome(&first)["interrupts"][0];
+    assert_eq!(interrupt["metadata"]["payload"]["question"], json!("Tea?"));
+    let entry = json!({"interruptId": "c1", "status": "resolved", "payload": "Yes"});
+    assert_eq!(text_of(&run(&stage, &json!({"resume": [entry]}))), "Done");
+}
+
+#[test]
+fn the_state_is_a_snapshot_and_then_changes() {
+    let stage = Stage::demo();
+    run(&stage, &json!({"messages": [user("/say hi")]}));
+    let patch = |state: Value| {
+        send(&stage, "PATCH /v1/sessions/s", &json!({ "state": state })).unwrap();
+    };
+    patch(json!({"color": "red", "size": 1}));
+    let mut open = stream(
+        send(
+            &stage,
+            "POST /ag-ui",
+            &json!({"threadId": "s", "runId": "r", "messages": [user("/slow 100 9")]}),
+        )
+        .unwrap(),
+    );
+    let first = read(&stage, &mut open, 300);
+    assert_eq!(first[1], json!({"type": "STATE_SNAPSHOT", "snapshot": {"color": "red", "size": 1}}));
+    patch(json!({"color": "a/b", "size": null}));
+    let rest = read(&stage, &mut open, 3_000);
+    let delta = rest.iter().find(|event| event["type"] == "STATE_DELTA").unwrap()["delta"].clone();
+    let mut operations: Vec<_> = delta.as_array().unwrap().iter().map(ToString::to_string).collect();
+    operations.sort();
+    let expected =
+        [json!({"op": "add", "path": "/color", "value": "a/b"}), json!({"op": "remove", "path": "/size"})];
+    assert_eq!(operations, expected.map(|operation| operation.to_string()));
+}
+
+#[test]
+fn a_client_that_returns_follows_the_run_from_its_start() {
+    let stage = Stage::demo();
+    run(&stage, &json!({"messages": [user("/say hi")]}));
+    let body = json!({"threadId": "s", "runId": "r2", "messages": [user("/slow 100 9")]});
+    let mut lost = stream(send(&stage, "POST /ag-ui", &body).unwrap());
+    let before = read(&stage, &mut lost, 400);
+    drop(lost);
+    let events = run(&stage, &json!({}));
+    assert_eq!(events[1]["type"], json!("MESSAGES_SNAPSHOT"));
+    let contents: Vec<_> =
+        events[1]["messages"].as_array().unwrap().iter().map(|message| &message["content"]).collect();
+    assert_eq!(contents, [&json!("/say hi"), &json!("hi"), &json!("/slow 100 9")]);
+    assert!(text_of(&events).starts_with(&text_of(&before)));
+    assert_eq!(text_of(&events).split_whitespace().count(), 9);
+    let nothing = json!({"threadId": "s", "runId": "r", "messages": []});
+    let problem = send(&stage, "POST /ag-ui", &nothing).map(drop).unwrap_err();
+    assert_eq!(problem.errors[0].pointer, "/messages");
+}
+
+#[test]
+fn failures_and_cancellations_end_the_run() {
+    let refuse = |_: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Auth, "no key"))];
+    let (stage, _) = Stage::scripted(refuse, |builder| builder);
+    let events = run(&stage, &json!({"messages": [user("hi")]}));
+    assert_eq!(
+        (kinds(&events), &events[1]["code"]),
+        (vec!["RUN_STARTED", "RUN_ERROR"], &json!("provider_auth"))
+    );
+    let stage = Stage::demo();
+    let body = json!({"threadId": "s", "runId": "r", "messages": [user("/slow 100 900")]});
+    let mut open = stream(send(&stage, "POST /ag-ui", &body).unwrap());
+    read(&stage, &mut open, 300);
+    send(&stage, "POST /v1/sessions/s/abort", &json!({})).unwrap();
+    let rest = read(&stage, &mut open, 300);
+    assert_eq!(outcome(&rest), &json!({"type": "cancelled"}));
+}
