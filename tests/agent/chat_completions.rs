@@ -172,6 +172,25 @@ fn without_a_session_the_transcript_is_all_that_the_agent_knows_and_nothing_is_k
 }
 
 #[test]
+fn arguments_in_a_transcript_that_cannot_be_stored_are_kept_as_text() {
+    let deep = format!("{}{}", "[".repeat(70), "]".repeat(70));
+    for arguments in ["{not JSON", &deep] {
+        let (stage, models) = Stage::scripted(|_| says("Hello"), |builder| builder);
+        let call =
+            json!({"id": "c1", "type": "function", "function": {"name": "look", "arguments": arguments}});
+        let transcript = json!([
+            user("one"),
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "a tree"},
+            user("two"),
+        ]);
+        complete(&stage, None, &chat(transcript));
+        let expected = format!("assistant: call look {}", json!({ "_raw": arguments }));
+        assert_eq!(shown(&models.requests()[0])[1], expected);
+    }
+}
+
+#[test]
 fn a_client_runs_its_own_tools_and_the_turn_continues() {
     let script = |request: &ModelRequest| match request.messages.last().map(|last| last.role) {
         Some(Role::Tool) => says("It is 7 and 8."),

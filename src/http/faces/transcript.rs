@@ -6,9 +6,10 @@ use crate::session::{first_record, numbered};
 use crate::types::{
     CallId, ErrorCode, EventKind, Imported, Message, MessageId, Part, Problem, Record, Reply, Role,
     SessionMeta, Snapshot, SnapshotMeta, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnId, TurnStatus,
+    json::too_deep,
     session::{SCHEMA, Totals},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// Stands for the message of a user before an assistant that speaks first: a turn begins with a user message.
@@ -66,6 +67,13 @@ impl Transcript {
         if let Some(message) = self.turns.last_mut().and_then(|turn| turn.replies.last_mut()) {
             message.calls.push(PastCall { id, name, args, result: None });
         }
+    }
+
+    /// Adds a call with its arguments as JSON text. A model may have written arguments that are not JSON, or too deep to
+    /// be stored; they become `{"_raw": …}`.
+    pub fn call_with_text(&mut self, id: String, name: String, args: String) {
+        let parsed = serde_json::from_str(&args).ok().filter(|value| !too_deep(value));
+        self.call(id, name, parsed.unwrap_or_else(|| json!({"_raw": args})));
     }
 
     /// Adds the result of a call.

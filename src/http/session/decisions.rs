@@ -38,18 +38,13 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
     let decision = body.decision.ok_or_else(|| Problem::field("/decision", "missing"))?;
     check_length("/reason", body.reason.as_deref())?;
     let session = call.session_of(body.user)?;
-    let approval = ApprovalDecision {
-        decision,
-        reason: body.reason.filter(|reason| !reason.trim().is_empty()),
+    let reason = body.reason.filter(|reason| !reason.trim().is_empty());
+    let decision = ApprovalDecision {
         args: body.args,
         args_hash: body.args_hash,
-        is_approver: call.principal.scopes.allow(Scope::Approve),
-        request_id: Some(call.request_id.clone()),
+        ..decision_of(call, decision, reason)
     };
-    let call_id = call.params.id("call_id");
-    let decide = || call.host.decide(session, &call_id, approval, approver(call));
-    let mode = ResponseMode::of(call.request);
-    resolve(call, session, (Row::Approval, &call_id), mode, decide).await
+    decide(call, session, &call.params.id("call_id"), decision, ResponseMode::of(call.request)).await
 }
 
 /// `POST /v1/sessions/{id}/answers/{call_id}`. Responds with the turn as it continues.
@@ -80,15 +75,29 @@ pub async fn decide_as(
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
     check_length("/reason", reason.as_deref())?;
-    let approval = ApprovalDecision {
+    decide(call, session, call_id, decision_of(call, decision, reason), mode).await
+}
+
+/// The decision of the caller, on the arguments as they are.
+fn decision_of(call: &Call<'_>, decision: Decision, reason: Option<String>) -> ApprovalDecision {
+    ApprovalDecision {
         decision,
         reason,
         args: None,
         args_hash: None,
         is_approver: call.principal.scopes.allow(Scope::Approve),
         request_id: Some(call.request_id.clone()),
-    };
-    let decide = || call.host.decide(session, call_id, approval, approver(call));
+    }
+}
+
+async fn decide(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    call_id: &CallId,
+    decision: ApprovalDecision,
+    mode: ResponseMode,
+) -> Result<Response, Problem> {
+    let decide = || call.host.decide(session, call_id, decision, approver(call));
     resolve(call, session, (Row::Approval, call_id), mode, decide).await
 }
 

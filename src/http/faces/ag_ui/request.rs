@@ -6,7 +6,7 @@ use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
 use crate::types::{Category, Effect, Pending, Problem, WaitKind};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The answer to a question that the user dismissed.
 const NO_ANSWER: &str = "The user did not answer.";
@@ -271,12 +271,7 @@ fn transcript(messages: Vec<(usize, Message)>) -> Transcript {
             Message::Assistant { content, tool_calls } => {
                 transcript.assistant(content.unwrap_or_default());
                 for ToolCall { id, function } in tool_calls {
-                    let args = serde_json::from_str(&function.arguments);
-                    transcript.call(
-                        id,
-                        function.name,
-                        args.unwrap_or_else(|_| json!({"_raw": function.arguments})),
-                    );
+                    transcript.call_with_text(id, function.name, function.arguments);
                 }
             }
             Message::Tool { content, tool_call_id, .. } => transcript.result(&tool_call_id, content.text()),

@@ -7,7 +7,7 @@ use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
 use crate::types::{Problem, Thinking};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// One message.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -204,11 +204,7 @@ fn transcript(messages: Vec<(usize, ChatMessage)>) -> Transcript {
             ChatRole::Assistant => {
                 transcript.assistant(text);
                 for PastCall { id, function } in message.tool_calls.into_iter().flatten() {
-                    let PastFunction { name, arguments } = function;
-                    // A model may have written arguments that are not JSON.
-                    let args =
-                        serde_json::from_str(&arguments).unwrap_or_else(|_| json!({"_raw": arguments}));
-                    transcript.call(id, name, args);
+                    transcript.call_with_text(id, function.name, function.arguments);
                 }
             }
             ChatRole::Tool => transcript.result(message.tool_call_id.as_deref().unwrap_or_default(), text),
