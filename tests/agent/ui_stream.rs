@@ -2,11 +2,13 @@
 
 use crate::http::{request, status, stream};
 use crate::stage::{Stage, ms};
+use edge_harness::agent::host::suspensions::ApprovalDecision;
 use edge_harness::http::{Response, session};
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
-    Category, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
+    Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
+    Policy, Problem, Role,
 };
 use futures::{FutureExt, StreamExt};
 use pretty_assertions::assert_eq;
@@ -216,6 +218,8 @@ fn a_question_is_data_and_is_answered_like_a_tool() {
     let calls = || vec![call("c1", "ask_user", json!({"question": "Tea?"}))];
     let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
     let first = post(&stage, json!([user("ask")]));
+    let input = first.iter().find(|chunk| chunk["type"] == "tool-input-available").unwrap();
+    assert_eq!(input.get("providerExecuted"), None, "the page gives the answer");
     let question = first.iter().find(|chunk| chunk["type"] == "data-question").unwrap();
     assert_eq!(
         (&question["data"]["callId"], &question["data"]["payload"]["question"]),
@@ -225,6 +229,65 @@ fn a_question_is_data_and_is_answered_like_a_tool() {
         json!({"type": "tool-ask_user", "toolCallId": "c1", "state": "output-available", "output": "Yes"});
     let second = post(&stage, json!([user("ask"), {"id": "a", "role": "assistant", "parts": [part]}]));
     assert_eq!(text_of(&second), "Done");
+}
+
+#[test]
+fn a_result_that_is_sent_twice_shows_what_still_waits() {
+    let calls = || vec![call("c1", "look", json!({})), call("c2", "write_it", json!({"key": "k"}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.tools.insert("write_it".into(), Policy::Ask);
+    });
+    let body = json!({"id": "s", "messages": [user("go")], "clientTools": [{"name": "look"}]});
+    chunks(&stage, "POST /api/chat", &body);
+    let part = json!({"type": "tool-look", "toolCallId": "c1", "state": "output-available", "output": "sun"});
+    let answered = json!([user("go"), {"id": "a", "role": "assistant", "parts": [part]}]);
+    let expected = ["start", "tool-input-available", "tool-approval-request", "finish"];
+    assert_eq!(kinds(&post(&stage, answered.clone())), expected);
+    assert_eq!(kinds(&post(&stage, answered)), expected);
+}
+
+#[test]
+fn a_call_that_was_decided_elsewhere_continues_where_the_page_waited() {
+    let stage = Stage::demo();
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.tools.insert("echo".into(), Policy::Ask);
+    });
+    let asks = "/think Hm.\n/tool echo {\"text\": \"a\"}\n/then /slow 100 9";
+    let first = post(&stage, json!([user(asks)]));
+    let request = first.iter().find(|chunk| chunk["type"] == "tool-approval-request").unwrap();
+    let decision = ApprovalDecision {
+        decision: Decision::Approve,
+        reason: None,
+        args: None,
+        args_hash: None,
+        is_approver: true,
+        request_id: None,
+    };
+    let call_id = request["toolCallId"].as_str().unwrap().into();
+    stage.host().decide(&stage.session(), &call_id, decision, Approver::default()).unwrap();
+    stage.live(ms(300));
+    let part = json!({
+        "type": "dynamic-tool", "toolName": "echo", "toolCallId": call_id, "state": "approval-responded",
+        "input": {"text": "a"}, "approval": {"id": call_id, "approved": true},
+    });
+    let second = post(&stage, json!([user(asks), {"id": "a", "role": "assistant", "parts": [part]}]));
+    let expected = ["start", "tool-approval-response", "tool-output-available", "start-step", "text-start"];
+    assert_eq!((&second[0], &kinds(&second)[..5]), (&first[0], &expected[..]));
+    assert_eq!(text_of(&second).split_whitespace().count(), 9);
+}
+
+#[test]
+fn a_failure_after_text_ends_the_message_with_an_error() {
+    let script = |_: &ModelRequest| {
+        vec![Ok(ModelEvent::Text("Hel".into())), Err(ModelError::new(ModelErrorKind::Auth, "no key"))]
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    let found = post(&stage, json!([user("hi")]));
+    let expected = ["start", "start-step", "text-start", "text-delta", "text-end", "finish-step", "error"];
+    assert_eq!(kinds(&found), expected);
 }
 
 #[test]

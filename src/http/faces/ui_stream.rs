@@ -50,15 +50,18 @@ struct UiStream {
     client_tools: Vec<String>,
     /// How often the turn has waited before.
     waits: u32,
+    /// Whether the client has the message up to there.
+    is_continued: bool,
 }
 
 impl TurnFormat for UiStream {
     fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
-        Box::new(Writer::new(turn, self.client_tools.clone(), 0))
+        Box::new(Writer::new(turn, self.client_tools.clone()))
     }
 
     fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
-        Box::new(Writer::new(turn, self.client_tools.clone(), self.waits))
+        let writer = Writer::new(turn, self.client_tools.clone());
+        Box::new(if self.is_continued { writer.after(self.waits) } else { writer.through(self.waits) })
     }
 
     fn respond<'a>(
@@ -84,42 +87,46 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     let Asked { transcript, new, message } =
         asked.read(|id| pending.iter().any(|call| call.call_id == *id))?;
     let waits = session.map_or(Ok(0), |session| waits(session))?;
-    let format = Rc::new(UiStream { client_tools, waits });
+    let format = UiStream { client_tools, waits, is_continued: true };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
     {
-        // Decided elsewhere, or by a request whose response was lost.
-        return follow(call, session, format).await.and_then(|response| {
-            let detail = "no call of this message waits for the client";
-            response.ok_or_else(|| Problem::new(ErrorCode::NotWaiting, detail))
-        });
+        return follow_on(call, session, format).await;
     }
+    let format = Rc::new(format);
     let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
     exchange.run(call, transcript, new, message, "", format).await
 }
 
-/// Returns the names of the tools that clients run: of the agent, and of the current turn.
+/// Continues a message whose calls were decided elsewhere, or by a request whose response was lost.
+async fn follow_on(call: &Call<'_>, session: &Rc<Session>, format: UiStream) -> Result<Response, Problem> {
+    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    match (turn, session.state().status()) {
+        (Some(turn), SessionStatus::Waiting) => {
+            TurnSubscription::waiting(call, session, &turn, Rc::new(format))?.respond(session).await
+        }
+        (Some(turn), SessionStatus::Running) if format.waits > 0 => {
+            TurnSubscription::replay(call, session, &turn, Rc::new(format))?.respond(session).await
+        }
+        _ => {
+            let detail = "no call of this message waits for the client";
+            Err(Problem::new(ErrorCode::NotWaiting, detail))
+        }
+    }
+}
+
+/// Returns the names of the tools whose results clients send: of the agent, and of the current turn.
 fn tools_of_clients(call: &Call<'_>, session: Option<&Rc<Session>>) -> Vec<String> {
     let toolkit = call.host.agent().toolkit();
-    let is_external =
-        |name: &&str| toolkit.get(name).is_some_and(|(spec, _)| spec.suspends == Some(WaitKind::External));
-    let mut names: Vec<_> = toolkit.names().filter(is_external).map(str::to_owned).collect();
+    let is_answered = |name: &&str| {
+        let kind = toolkit.get(name).and_then(|(spec, _)| spec.suspends);
+        matches!(kind, Some(WaitKind::External | WaitKind::Question | WaitKind::Plan))
+    };
+    let mut names: Vec<_> = toolkit.names().filter(is_answered).map(str::to_owned).collect();
     if let Some(session) = session {
         names.extend(session.state().client_tools().iter().map(|spec| spec.name.clone()));
     }
     names
-}
-
-/// Returns the running turn from its beginning; `None` if none runs.
-async fn follow(
-    call: &Call<'_>,
-    session: &Rc<Session>,
-    format: Rc<UiStream>,
-) -> Result<Option<Response>, Problem> {
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
-    let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
-    let Some(turn) = turn else { return Ok(None) };
-    TurnSubscription::replay(call, session, &turn, format)?.respond(session).await.map(Some)
 }
 
 /// `GET /api/chat/{id}/stream`: the running turn from its beginning, or 204.
@@ -127,8 +134,12 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let nothing = || Ok(response::empty(StatusCode::NO_CONTENT));
     let user = call.named_user(None)?;
     let Some(session) = call.find(user.as_deref())? else { return nothing() };
-    let format = UiStream { client_tools: tools_of_clients(call, Some(session)), waits: waits(session)? };
-    follow(call, session, Rc::new(format)).await?.map_or_else(nothing, Ok)
+    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
+    let Some(turn) = turn else { return nothing() };
+    let client_tools = tools_of_clients(call, Some(session));
+    let format = UiStream { client_tools, waits: waits(session)?, is_continued: false };
+    TurnSubscription::replay(call, session, &turn, Rc::new(format))?.respond(session).await
 }
 
 /// `POST /api/chat/{id}/stop`: aborts the running turn.

@@ -17,6 +17,8 @@ pub(super) struct Writer {
     client_tools: Vec<String>,
     /// How often the turn has waited before; the message does not end there.
     earlier_waits: u32,
+    /// Whether the client has the message up to the last of these waits.
+    is_continued: bool,
     has_begun: bool,
     has_ended: bool,
     /// The message of the assistant that the current step belongs to.
@@ -35,11 +37,13 @@ struct Open {
 }
 
 impl Writer {
-    pub fn new(turn: &TurnId, client_tools: Vec<String>, earlier_waits: u32) -> Self {
+    /// Writes what comes next, up to the next wait.
+    pub fn new(turn: &TurnId, client_tools: Vec<String>) -> Self {
         Self {
             turn: turn.clone(),
             client_tools,
-            earlier_waits,
+            earlier_waits: 0,
+            is_continued: false,
             has_begun: false,
             has_ended: false,
             step: None,
@@ -48,6 +52,16 @@ impl Writer {
             asked: Vec::new(),
             usage: Usage::default(),
         }
+    }
+
+    /// Does not end the message where the turn has waited before.
+    pub fn through(self, earlier_waits: u32) -> Self {
+        Self { earlier_waits, ..self }
+    }
+
+    /// Writes only what comes after these waits.
+    pub fn after(self, earlier_waits: u32) -> Self {
+        Self { earlier_waits, is_continued: true, ..self }
     }
 
     /// Begins a step for this message of the assistant, unless it is the current one.
@@ -162,7 +176,7 @@ impl Writer {
 
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
         for call in pending.iter().filter(|call| call.kind == WaitKind::Approval) {
-            // Of a subagent: its call is not a part of this message.
+            // In a response to a call that left others waiting, the request was in an earlier one.
             if !self.asked.contains(&call.call_id) {
                 self.call(&call.call_id, &call.name, &call.args, out);
                 self.ask(&call.call_id, out);
@@ -223,6 +237,13 @@ impl Writer {
 impl Projection for Writer {
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         if self.has_ended {
+            return;
+        }
+        if self.is_continued && self.earlier_waits > 0 {
+            if matches!(event, Event::Record(record) if matches!(record.kind, EventKind::TurnWaiting { .. }))
+            {
+                self.earlier_waits -= 1;
+            }
             return;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
