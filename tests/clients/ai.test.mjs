@@ -101,6 +101,50 @@ test("a tool of the page", async () => {
   assert.equal(own.messages.length, 2);
 });
 
+test("a question is answered like a tool of the page", async () => {
+  const { chat: own, errors } = chat({ sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+  await own.sendMessage({ text: '/tool ask_user {"question": "Tea?"}' });
+  const [question] = own.lastMessage.parts.filter((part) => part.type === "data-question");
+  assert.equal(question.data.payload.question, "Tea?");
+  await own.addToolOutput({ tool: "ask_user", toolCallId: question.data.callId, output: "With milk" });
+  await until(() => own.status === "ready" && text(own.lastMessage));
+  assert.match(text(own.lastMessage), /With milk/);
+  assert.deepEqual([errors, own.messages.length], [[], 2]);
+});
+
+test("a call of a subagent is approved in its own session, and the page continues", async () => {
+  const { chat: own, id, errors } = chat();
+  await own.sendMessage({ text: "/say hi" });
+  await native(`/v1/sessions/${id}`, {
+    method: "PATCH", body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
+  });
+  const task = { agent: "general-purpose", task: '/tool echo {"text": "a"}' };
+  await own.sendMessage({ text: `/tool subagent ${JSON.stringify(task)}` });
+  const [{ data }] = own.lastMessage.parts.filter((part) => part.type === "data-subagent");
+  await native(`/v1/sessions/${data.session}/approvals/${data.pending[0].call_id}`, {
+    method: "POST", body: JSON.stringify({ decision: "approve" }), headers: { prefer: "respond-async" },
+  });
+  await own.resumeStream();
+  await until(() => own.status === "ready" && text(own.lastMessage));
+  assert.deepEqual([errors, own.messages.length], [[], 4]);
+});
+
+test("a message that is generated again is a new turn", async () => {
+  const { chat: own, id, errors } = chat();
+  await own.sendMessage({ text: "/say Hello" });
+  await own.regenerate();
+  assert.deepEqual([errors, own.messages.map(text)], [[], ["/say Hello", "Hello"]]);
+  const { data } = await (await native(`/v1/sessions/${id}/messages`)).json();
+  assert.equal(data.length, 4);
+});
+
+test("text that the model's provider cuts again and again is shown once, and then an error", async () => {
+  const { chat: own, errors } = chat();
+  await own.sendMessage({ text: "/fail cut" });
+  assert.equal(errors.length, 1);
+  assert.ok(text(own.lastMessage).split("This response").length <= 2);
+});
+
 test("a page that returns in the middle of the text", async () => {
   const first = chat();
   first.chat.sendMessage({ text: "/slow 20 80" });

@@ -30,6 +30,11 @@ fn ai_sdk() {
 }
 
 #[test]
+fn several_clients_of_one_turn() {
+    run("faces.test.mjs");
+}
+
+#[test]
 fn openai_chat_completions() {
     run("openai.test.mjs");
 }

@@ -175,11 +175,22 @@ impl Writer {
     }
 
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
-        for call in pending.iter().filter(|call| call.kind == WaitKind::Approval) {
-            // In a response to a call that left others waiting, the request was in an earlier one.
-            if !self.asked.contains(&call.call_id) {
-                self.call(&call.call_id, &call.name, &call.args, out);
-                self.ask(&call.call_id, out);
+        for call in pending {
+            let call_id = &call.call_id;
+            match call.kind {
+                // In a response to a call that left others waiting, the request was in an earlier one.
+                WaitKind::Approval if !self.asked.contains(call_id) => {
+                    self.call(call_id, &call.name, &call.args, out);
+                    self.ask(call_id, out);
+                }
+                WaitKind::Subagent if !call.payload["pending"].is_null() => {
+                    let Pending { payload, .. } = call;
+                    let data = json!({
+                        "callId": call_id, "session": payload["session"], "pending": payload["pending"],
+                    });
+                    Self::data("subagent", call_id, &data, out);
+                }
+                _ => {}
             }
         }
         self.finish("tool-calls", out);
