@@ -118,7 +118,7 @@ test("a call of a subagent is approved in its own session, and the page continue
   await native(`/v1/sessions/${id}`, {
     method: "PATCH", body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
   });
-  const task = { agent: "general-purpose", task: '/tool echo {"text": "a"}' };
+  const task = { agent: "general-purpose", task: '/tool echo {"text": "a"}\n/then /slow 50 30' };
   await own.sendMessage({ text: `/tool subagent ${JSON.stringify(task)}` });
   const [{ data }] = own.lastMessage.parts.filter((part) => part.type === "data-subagent");
   await native(`/v1/sessions/${data.session}/approvals/${data.pending[0].call_id}`, {

@@ -33,7 +33,7 @@ async function until(expected) {
 
 /** Reads a response of OpenAI's API from its beginning until it ends. */
 async function readResponse(turn, id) {
-  const stream = await openai.responses.retrieve(`resp_${turn}_1.${id}`, { stream: true });
+  const stream = await openai.responses.retrieve(`resp_${turn}_0.${id}`, { stream: true });
   const found = { text: "", calls: [], results: [] };
   for await (const event of stream) {
     if (event.type === "response.output_text.delta") found.text += event.delta;
@@ -104,7 +104,7 @@ test("a turn that began in one protocol is approved in another", async () => {
   const [asked] = own.lastMessage.parts.filter((part) => part.type === "dynamic-tool");
   assert.equal(asked.state, "approval-requested");
   const decided = await openai.responses.create({
-    model: "default", previous_response_id: `resp_${turn}_1.${id}`,
+    model: "default", previous_response_id: `resp_${turn}_0.${id}`,
     input: [{ type: "mcp_approval_response", approval_request_id: asked.approval.id, approve: true }],
     background: true,
   });

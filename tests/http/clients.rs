@@ -1,17 +1,22 @@
 //! The official clients of other protocols, unchanged, against the real Worker. Each test runs one file of
 //! `tests/clients` with Node.
 
-use crate::support::{DEV_API_KEY, shared};
+use crate::support::{DEV_API_KEY, Server, shared};
+use serde_json::json;
 use std::{path::Path, process::Command};
 
 fn run(file: &str) {
+    run_against(shared(), file);
+}
+
+fn run_against(server: &Server, file: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("tests/clients");
     assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");
     let output = Command::new(root.join("node_modules/.bin/node"))
         .args(["--test", "--test-reporter=spec", file])
         .current_dir(folder)
-        .env("URL", format!("http://{}", shared().address()))
+        .env("URL", format!("http://{}", server.address()))
         .env("KEY", DEV_API_KEY)
         .output()
         .unwrap();
@@ -26,7 +31,7 @@ fn ag_ui() {
 
 #[test]
 fn ai_sdk() {
-    run("ai.test.mjs");
+    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "ai.test.mjs");
 }
 
 #[test]
