@@ -36,7 +36,7 @@ fn of_body(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let ChatRequest { id, agent, user, .. } = body::json(request)?;
     let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
     let session = SessionId::parse(&id).ok_or_else(|| Problem::field("/id", expected))?;
-    Ok(Target { session: Some(session), agent, user })
+    Ok(Target { session: Some(session), agent, user, controls: false })
 }
 
 fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {
@@ -101,7 +101,8 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
 /// Continues a message whose calls were decided elsewhere, or by a request whose response was lost.
 async fn follow_on(call: &Call<'_>, session: &Rc<Session>, format: UiStream) -> Result<Response, Problem> {
     let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
-    match (turn, session.state().status()) {
+    let status = session.state().status();
+    match (turn, status) {
         (Some(turn), SessionStatus::Waiting) => {
             TurnSubscription::waiting(call, session, &turn, Rc::new(format))?.respond(session).await
         }
