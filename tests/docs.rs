@@ -256,6 +256,7 @@ fn the_http_api_lists_every_route_and_its_scope() {
             | Handler::NewSession(scope, _)
             | Handler::Session(scope, _)
             | Handler::Face(scope, ..)
+            | Handler::Split(scope, ..)
             | Handler::Unread(scope, _) => scope.name(),
         };
         let ticket = if route.accepts_ticket { " or ticket" } else { "" };

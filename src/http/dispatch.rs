@@ -7,7 +7,7 @@
 //! }
 //! ```
 
-use super::face::WriteProblem;
+use super::face::{Face, WriteProblem};
 use super::forward::{self, Forward};
 use super::forwarded::ForwardedMessage;
 use super::gateway::{Gateway, GatewayCall, TenantCall};
@@ -124,17 +124,16 @@ async fn dispatch(
         Handler::Face(scope, face, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
-            let target = (face.target)(&request, params)?;
-            check_user(&principal, target.user.as_deref(), "/")?;
-            check_agent(&gateway.config, target.agent.as_deref(), "/")?;
-            let session = forward::target_session(gateway, &request, params, &principal, target.session)?;
-            let message = match found.route.starts_turn {
-                true => admitted(gateway, &principal, &session, &request)?,
-                false => None,
-            };
-            let body_read = request::has_body(request.method());
-            let forward = forward::to_session(principal, session, request_id, request)?;
-            Ok(Handled::Forward(Box::new(Forward { body_read, message, ..*forward })))
+            to_session_of(face, gateway, request_id, &found, principal, request)
+        }
+        Handler::Split(scope, face, handler, _) => {
+            let principal = authenticated(gateway, &request, &found, *scope).await?;
+            read(&mut request, body).await?;
+            let call = TenantCall { gateway, request_id, request: &request, params, caller: &principal };
+            match handler(&call).await? {
+                Some(response) => Ok(Handled::Response(response)),
+                None => to_session_of(face, gateway, request_id, &found, principal, request),
+            }
         }
         Handler::NewSession(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
@@ -144,6 +143,28 @@ async fn dispatch(
             ))
         }
     }
+}
+
+/// Forwards a request of another protocol to the object of its session.
+fn to_session_of(
+    face: &Face,
+    gateway: &Gateway,
+    request_id: &RequestId,
+    found: &RouteMatch,
+    principal: Principal,
+    request: Request,
+) -> Result<Handled, Problem> {
+    let target = (face.target)(&request, &found.params)?;
+    check_user(&principal, target.user.as_deref(), "/")?;
+    check_agent(&gateway.config, target.agent.as_deref(), "/")?;
+    let session = forward::target_session(gateway, &request, &found.params, &principal, target.session)?;
+    let message = match found.route.starts_turn && !target.controls {
+        true => admitted(gateway, &principal, &session, &request)?,
+        false => None,
+    };
+    let body_read = request::has_body(request.method());
+    let forward = forward::to_session(principal, session, request_id, request)?;
+    Ok(Handled::Forward(Box::new(Forward { body_read, message, ..*forward })))
 }
 
 /// Authenticates a caller of a tenant, who may name no other user and no unknown agent in the query, and counts the

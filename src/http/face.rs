@@ -25,4 +25,6 @@ pub struct Target {
     pub agent: Option<String>,
     /// The user, if the request names one.
     pub user: Option<String>,
+    /// Whether the request concerns a turn that has begun, and starts none.
+    pub controls: bool,
 }

@@ -4,6 +4,7 @@
 //! To add one, write a file with a [`Face`](super::face::Face), a handler and a
 //! [`Projection`](crate::session::hub::Projection), and add a line for each of its routes to the route table.
 
+pub mod a2a;
 pub mod ag_ui;
 pub mod chat_completions;
 mod exchange;

@@ -1,5 +1,6 @@
 //! HTTP requests as handlers read them.
 
+use super::loopback::is_loopback;
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
 use http::Method;
@@ -18,6 +19,10 @@ pub trait RequestExt {
     /// Returns the first query parameter of that name, decoded.
     fn query(&self, name: &str) -> Option<String>;
 
+    /// Returns the scheme and host under which the client reached the server, without a slash at the end. Only this machine
+    /// is reached without TLS.
+    fn origin(&self) -> String;
+
     /// Returns whether the `accept` header names `media_type` and does not weight `other` higher (RFC 9110,
     /// section 12.5.1). Ranges such as `*/*` do not name it.
     fn prefers(&self, media_type: &str, other: &str) -> bool;
@@ -32,6 +37,11 @@ impl<B> RequestExt for http::Request<B> {
         form_urlencoded::parse(self.uri().query().unwrap_or_default().as_bytes())
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.into_owned())
+    }
+
+    fn origin(&self) -> String {
+        let host = self.header("host").unwrap_or("localhost");
+        format!("{}://{host}", if is_loopback(host) { "http" } else { "https" })
     }
 
     fn prefers(&self, media_type: &str, other: &str) -> bool {

@@ -18,6 +18,9 @@ pub type Responding<'a> = LocalBoxFuture<'a, Result<Response, Problem>>;
 pub type GatewayHandler = for<'a> fn(&'a GatewayCall<'a>) -> Responding<'a>;
 /// Handles a request of a tenant in the gateway.
 pub type TenantHandler = for<'a> fn(&'a TenantCall<'a>) -> Responding<'a>;
+/// Handles a request of another protocol in the gateway; `None` for one that the session has to handle.
+pub type SplitHandler =
+    for<'a> fn(&'a TenantCall<'a>) -> LocalBoxFuture<'a, Result<Option<Response>, Problem>>;
 /// Handles a request in the object of a session.
 pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session, without reading the session first.
@@ -37,6 +40,8 @@ pub enum Handler {
     NewSession(Scope, SessionHandler),
     /// Runs in the object of the session that the request's protocol names, or of a new one.
     Face(Scope, &'static Face, SessionHandler),
+    /// Runs in the gateway, or like `Face` if the gateway's handler has no response.
+    Split(Scope, &'static Face, SplitHandler, SessionHandler),
     /// Like `Session`, but the session is not read first, so that an unreadable session can be deleted.
     Unread(Scope, UnreadHandler),
 }

@@ -2,10 +2,10 @@
 //! sessions use the same table.
 
 use super::face::{Face, WriteProblem};
-use super::faces::{ag_ui, chat_completions, openai, responses, ui_stream};
+use super::faces::{a2a, ag_ui, chat_completions, openai, responses, ui_stream};
 use super::pattern::matches;
 use super::response::{self, Response};
-use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
+use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
 use super::{audit, export, keys, lists, memory, moves, tenants, tickets, usage, users, workspace};
 use crate::types::Scope::{self, Chat, Read};
@@ -71,6 +71,10 @@ pub static ROUTES: &[Route] = &[
     face(POST, "/api/chat", Chat, &ui_stream::POST, run!(ui_stream::post)),
     about(GET, "/api/chat/{id}/stream", Read, &ui_stream::ONE, run!(ui_stream::resume)),
     about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),
+    Route::new(GET, "/.well-known/agent-card.json", Handler::Public(run!(a2a::of_deployment))),
+    Route::new(GET, "/a2a/{agent}/.well-known/agent-card.json", Handler::Public(run!(a2a::of_agent))),
+    split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
+    split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
     face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
@@ -127,6 +131,21 @@ const fn about(
     handler: SessionHandler,
 ) -> Route {
     Route::new(method, path, Handler::Face(scope, face, handler)).problems(face.problem)
+}
+
+/// A route of another protocol, whose requests the gateway or a session handles.
+const fn split(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    at_gateway: SplitHandler,
+    in_session: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Split(scope, face, at_gateway, in_session))
+        .problems(face.problem)
+        .creates_session()
+        .starts_turn()
 }
 
 const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -> Route {

@@ -37,9 +37,10 @@ use std::rc::Rc;
 pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
     let found = routes::find(asked.request.method(), asked.request.uri().path())?;
     let handler = match &found.route.handler {
-        Handler::Session(_, handler) | Handler::NewSession(_, handler) | Handler::Face(_, _, handler) => {
-            handler
-        }
+        Handler::Session(_, handler)
+        | Handler::NewSession(_, handler)
+        | Handler::Face(_, _, handler)
+        | Handler::Split(_, _, _, handler) => handler,
         Handler::Unread(_, handler) => return handler(host, asked).await,
         Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..) => {
             return Err(Problem::internal("the session's object received a route of the gateway"));

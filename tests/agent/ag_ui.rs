@@ -1,53 +1,25 @@
 //! AG-UI, with the session's object in memory.
 
-use crate::http::{request, stream};
-use crate::stage::{Stage, ms};
-use edge_harness::http::{Response, session};
+use crate::http::{exchange, read_events, request, stream};
+use crate::stage::Stage;
+use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
     Category, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
 };
-use futures::{FutureExt, StreamExt};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::{cell::RefCell, rc::Rc};
 
-/// Sends a request, and runs the session's tasks until there is a response.
 fn send(stage: &Stage, route: &str, body: &Value) -> Result<Response, Problem> {
     let asked = request(route, "", &[], body.to_string());
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
-    let into = Rc::clone(&found);
-    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..100 {
-        stage.run();
-        if let Some(response) = found.take() {
-            return response;
-        }
-        stage.clock.advance(ms(10));
-    }
-    panic!("no response");
-}
-
-/// Reads the events of `span` milliseconds.
-fn read(stage: &Stage, open: &mut ByteReceiver, span: u64) -> Vec<Value> {
-    let mut out = Vec::new();
-    for _ in 0..span / 10 {
-        while let Some(Some(Ok(bytes))) = open.next().now_or_never() {
-            out.extend_from_slice(&bytes);
-        }
-        stage.tick(ms(10));
-    }
-    let text = String::from_utf8(out).unwrap();
-    let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
-    events.map(|event| serde_json::from_str(event).unwrap()).collect()
+    exchange(stage, asked)
 }
 
 /// Runs, and checks that everything that was opened is closed.
 fn run(stage: &Stage, more: &Value) -> Vec<Value> {
     let mut body = json!({"threadId": "s", "runId": "r1", "messages": []});
     more.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
-    let events = read(stage, &mut stream(send(stage, "POST /ag-ui", &body).unwrap()), 3_000);
+    let events = read_events(stage, &mut stream(send(stage, "POST /ag-ui", &body).unwrap()), 3_000);
     let mut open: Vec<String> = Vec::new();
     for event in &events {
         let (kind, id) =
@@ -199,10 +171,10 @@ fn the_state_is_a_snapshot_and_then_changes() {
         )
         .unwrap(),
     );
-    let first = read(&stage, &mut open, 300);
+    let first = read_events(&stage, &mut open, 300);
     assert_eq!(first[1], json!({"type": "STATE_SNAPSHOT", "snapshot": {"color": "red", "size": 1}}));
     patch(json!({"color": "a/b", "size": null}));
-    let rest = read(&stage, &mut open, 3_000);
+    let rest = read_events(&stage, &mut open, 3_000);
     let delta = rest.iter().find(|event| event["type"] == "STATE_DELTA").unwrap()["delta"].clone();
     let mut operations: Vec<_> = delta.as_array().unwrap().iter().map(ToString::to_string).collect();
     operations.sort();
@@ -217,7 +189,7 @@ fn a_client_that_returns_follows_the_run_from_its_start() {
     run(&stage, &json!({"messages": [user("/say hi")]}));
     let body = json!({"threadId": "s", "runId": "r2", "messages": [user("/slow 100 9")]});
     let mut lost = stream(send(&stage, "POST /ag-ui", &body).unwrap());
-    let before = read(&stage, &mut lost, 400);
+    let before = read_events(&stage, &mut lost, 400);
     drop(lost);
     let events = run(&stage, &json!({}));
     assert_eq!(events[1]["type"], json!("MESSAGES_SNAPSHOT"));
@@ -243,8 +215,8 @@ fn failures_and_cancellations_end_the_run() {
     let stage = Stage::demo();
     let body = json!({"threadId": "s", "runId": "r", "messages": [user("/slow 100 900")]});
     let mut open = stream(send(&stage, "POST /ag-ui", &body).unwrap());
-    read(&stage, &mut open, 300);
+    read_events(&stage, &mut open, 300);
     send(&stage, "POST /v1/sessions/s/abort", &json!({})).unwrap();
-    let rest = read(&stage, &mut open, 300);
+    let rest = read_events(&stage, &mut open, 300);
     assert_eq!(outcome(&rest), &json!({"type": "cancelled"}));
 }

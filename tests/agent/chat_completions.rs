@@ -1,8 +1,8 @@
 //! The Chat Completions of OpenAI, with the session's object in memory.
 
-use crate::http::{request, status, stream, whole};
+use crate::http::{exchange, request, status, stream, whole};
 use crate::stage::{Stage, meta, ms};
-use edge_harness::http::{Response, routes, session};
+use edge_harness::http::{Response, routes};
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
@@ -21,17 +21,7 @@ const CHAT: &str = "POST /v1/chat/completions";
 fn send(stage: &Stage, session: Option<&str>, body: &Value) -> Result<Response, Problem> {
     let named = session.map(|id| ("x-session-id", id));
     let asked = request(CHAT, "", named.as_slice(), body.to_string());
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
-    let into = Rc::clone(&found);
-    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..100 {
-        stage.run();
-        if let Some(response) = found.take() {
-            return response;
-        }
-        stage.clock.advance(ms(10));
-    }
-    panic!("no response");
+    exchange(stage, asked)
 }
 
 fn chat(messages: Value) -> Value {

@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt, executor::block_on};
 use http::{HeaderName, HeaderValue};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::rc::Rc;
+use std::{cell::RefCell, rc::Rc};
 
 pub fn principal() -> Principal {
     Principal::new("t", Scopes::all())
@@ -23,7 +23,7 @@ pub fn principal() -> Principal {
 /// A request to session `s`. `route` is a method and a path, from the root or below the session.
 pub fn request(route: &str, query: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> SessionRequest {
     let (method, path) = route.split_once(' ').unwrap();
-    let below = if ["/v1/", "/api/", "/ag-ui"].iter().any(|root| path.starts_with(root)) {
+    let below = if ["/v1/", "/api/", "/ag-ui", "/a2a"].iter().any(|root| path.starts_with(root)) {
         ""
     } else {
         "/v1/sessions/s"
@@ -78,6 +78,35 @@ pub fn stream(response: Response) -> ByteReceiver {
         Body::Stream(stream) => stream,
         _ => panic!("no stream"),
     }
+}
+
+/// Sends a request, and runs the session's tasks until there is a response.
+pub fn exchange(stage: &Stage, asked: SessionRequest) -> Result<Response, Problem> {
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    for _ in 0..100 {
+        stage.run();
+        if let Some(response) = found.take() {
+            return response;
+        }
+        stage.clock.advance(ms(10));
+    }
+    panic!("no response");
+}
+
+/// Reads the JSON of the events of `span` milliseconds.
+pub fn read_events(stage: &Stage, open: &mut ByteReceiver, span: u64) -> Vec<Value> {
+    let mut out = Vec::new();
+    for _ in 0..span / 10 {
+        while let Some(Some(Ok(bytes))) = open.next().now_or_never() {
+            out.extend_from_slice(&bytes);
+        }
+        stage.tick(ms(10));
+    }
+    let text = String::from_utf8(out).unwrap();
+    let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    events.map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
 /// The bytes that are available now.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod a2a;
 mod ag_ui;
 mod approvals;
 mod artifacts;

@@ -1,8 +1,8 @@
 //! The Responses of OpenAI, with the session's object in memory.
 
-use crate::http::{request, status, stream, whole};
+use crate::http::{exchange, request, status, stream, whole};
 use crate::stage::{Stage, ms};
-use edge_harness::http::{Response, session};
+use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
@@ -15,20 +15,9 @@ use std::{cell::RefCell, rc::Rc};
 
 const CREATE: &str = "POST /v1/responses";
 
-/// Sends a request, and runs the session's tasks until there is a response.
 fn send(stage: &Stage, route: &str, query: &str, body: &Value) -> Result<Response, Problem> {
     let asked = request(route, query, &[], body.to_string());
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
-    let into = Rc::clone(&found);
-    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..100 {
-        stage.run();
-        if let Some(response) = found.take() {
-            return response;
-        }
-        stage.clock.advance(ms(10));
-    }
-    panic!("no response");
+    exchange(stage, asked)
 }
 
 fn create(stage: &Stage, body: Value) -> Value {

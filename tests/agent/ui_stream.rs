@@ -1,9 +1,9 @@
 //! The UI message stream of the AI SDK, with the session's object in memory.
 
-use crate::http::{request, status, stream};
+use crate::http::{exchange, request, status, stream};
 use crate::stage::{Stage, ms};
 use edge_harness::agent::host::suspensions::ApprovalDecision;
-use edge_harness::http::{Response, session};
+use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
@@ -15,20 +15,9 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 
-/// Sends a request, and runs the session's tasks until there is a response.
 fn send(stage: &Stage, route: &str, body: &Value) -> Result<Response, Problem> {
     let asked = request(route, "", &[], body.to_string());
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
-    let into = Rc::clone(&found);
-    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..100 {
-        stage.run();
-        if let Some(response) = found.take() {
-            return response;
-        }
-        stage.clock.advance(ms(10));
-    }
-    panic!("no response");
+    exchange(stage, asked)
 }
 
 /// Reads chunks until `[DONE]`, at most for `span` milliseconds.

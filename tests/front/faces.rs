@@ -86,3 +86,79 @@ fn a_request_without_a_body_goes_to_the_session_of_its_path() {
     let unknown = stage.answer(get("/v1/responses/trn_1").bearer(DEV));
     assert_eq!((unknown.status, &unknown.body["error"]["code"]), (404, &json!("not_found")));
 }
+
+fn a2a(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+}
+
+#[test]
+fn requests_of_a2a_that_no_session_can_serve_are_errors_with_their_id() {
+    let stage = Stage::new();
+    let ask = |version: &str, body: &Value| {
+        stage.answer(post("/a2a").bearer(DEV).header("a2a-version", version).json(body))
+    };
+    let message = |more: Value| {
+        let mut params =
+            json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}});
+        more.as_object().unwrap().iter().for_each(|(name, value)| params[name] = value.clone());
+        params
+    };
+    let push = json!({"configuration": {"taskPushNotificationConfig": {"url": "https://example.com"}}});
+    for (version, body, code) in [
+        ("0.3", a2a("GetTask", json!({"id": "t.s"})), -32009),
+        ("1.0", a2a("Dance", json!({})), -32601),
+        ("1.0", a2a("GetTask", json!({})), -32602),
+        ("1.0", a2a("GetTask", json!({"id": "t"})), -32001),
+        ("1.0", a2a("ListTasks", json!({})), -32602),
+        ("1.0", a2a("SendMessage", message(push)), -32003),
+        ("1.0", a2a("ListTaskPushNotificationConfigs", json!({"taskId": "t.s"})), -32003),
+        ("1.0", a2a("GetExtendedAgentCard", json!({})), -32007),
+    ] {
+        let found = ask(version, &body);
+        let error = &found.body["error"];
+        assert_eq!(
+            (found.status, &found.body["id"], &error["code"]),
+            (200, &json!(7), &json!(code)),
+            "{body}"
+        );
+        let info = &error["data"][0];
+        assert_eq!(info["@type"], json!("type.googleapis.com/google.rpc.ErrorInfo"));
+    }
+    let wrong = stage.answer(post("/a2a").bearer("sk-wrong").json(&a2a("GetTask", json!({"id": "t.s"}))));
+    assert_eq!((wrong.status, &wrong.body["error"]["code"]), (401, &json!(-32603)));
+    let unknown = post("/a2a/nobody").bearer(DEV).header("a2a-version", "1.0");
+    let unknown = stage.answer(unknown.json(&a2a("SendMessage", message(json!({})))));
+    assert_eq!(
+        (unknown.status, &unknown.body["error"]["data"][0]["metadata"]["code"]),
+        (404, &json!("unknown_agent"))
+    );
+    let sent = |params: Value| {
+        let asked = post("/a2a/other").bearer(DEV).header("a2a-version", "1.0");
+        stage.forward(asked.json(&a2a("SendMessage", params))).session.to_string()
+    };
+    let of = |field: &str, id: &str| {
+        let mut params = message(json!({}));
+        params["message"][field] = id.into();
+        params
+    };
+    assert_eq!([sent(of("contextId", "s1")), sent(of("taskId", "trn_1.s2"))], ["s1", "s2"]);
+    assert_ne!(sent(message(json!({}))), sent(message(json!({}))));
+}
+
+#[test]
+fn an_agent_has_a_card() {
+    let stage = Stage::new();
+    let card = stage.answer(get("/.well-known/agent-card.json").header("host", "agents.example"));
+    assert_eq!(card.status, 200);
+    assert_eq!(card.body["supportedInterfaces"][0]["url"], json!("https://agents.example/a2a"));
+    let tag = card.header("etag").unwrap().to_owned();
+    let again =
+        get("/.well-known/agent-card.json").header("host", "agents.example").header("if-none-match", &tag);
+    assert_eq!(stage.answer(again).status, 304);
+    let other = stage.answer(get("/a2a/other/.well-known/agent-card.json").header("host", "localhost:8787"));
+    assert_eq!(
+        (&other.body["name"], &other.body["supportedInterfaces"][0]["url"]),
+        (&json!("other"), &json!("http://localhost:8787/a2a/other"))
+    );
+    assert_eq!(stage.answer(get("/a2a/nobody/.well-known/agent-card.json")).status, 404);
+}

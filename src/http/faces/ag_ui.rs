@@ -37,7 +37,7 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let input: RunInput = body::json(request)?;
     let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
     let session = SessionId::parse(&input.thread_id).ok_or_else(|| Problem::field("/threadId", expected))?;
-    Ok(Target { session: Some(session), agent: input.agent(), user: input.user() })
+    Ok(Target { session: Some(session), agent: input.agent(), user: input.user(), controls: false })
 }
 
 /// How a run is written.

@@ -58,7 +58,7 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
         (None, None) => None,
     };
     let agent = chat.agent_and_model().0.map(str::to_owned);
-    Ok(Target { session, agent, user: chat.user })
+    Ok(Target { session, agent, user: chat.user, controls: false })
 }
 
 /// `POST /v1/chat/completions`.

@@ -44,7 +44,7 @@ fn of_body(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let asked: ResponseRequest = body::json(request)?;
     let session = asked.session()?.or_else(|| asked.waiting_session());
     let agent = openai::agent_and_model(&asked.model).0.map(str::to_owned);
-    Ok(Target { session, agent, user: asked.user })
+    Ok(Target { session, agent, user: asked.user, controls: false })
 }
 
 fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {

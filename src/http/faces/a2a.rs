@@ -1,0 +1,344 @@
+//! A2A 1.0 over JSON-RPC: `POST /a2a` for the default agent, `POST /a2a/{agent}` for another. A context is a session, a
+//! task is a turn, and the messages of the assistant are its artifacts.
+
+mod card;
+mod message;
+mod rpc;
+mod task;
+mod writer;
+
+pub use self::card::{of_agent, of_deployment};
+use self::message::SendParams;
+use self::rpc::{Asked, Fault, Method, no_push_notifications};
+use self::task::{State, Task, TaskId};
+use self::writer::Writer;
+use super::exchange::{Exchange, waits};
+use super::transcript::Transcript;
+use crate::agent::SessionHost;
+use crate::http::face::{Face, Target};
+use crate::http::gateway::TenantCall;
+use crate::http::pattern::Params;
+use crate::http::request::Request;
+use crate::http::response::{self, Response};
+use crate::http::session::call::Call;
+use crate::http::session::subscription::{TurnFormat, TurnSubscription};
+use crate::http::session::{feed, turns};
+use crate::ports::session_store::Select;
+use crate::session::hub::{ByteReceiver, Projection};
+use crate::types::{ErrorCode, Problem, SessionId, Timestamp, TurnId};
+use futures::{
+    FutureExt, TryStreamExt,
+    future::{LocalBoxFuture, ready},
+};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::rc::{Rc, Weak};
+
+/// The face.
+pub static FACE: Face = Face { target, problem: rpc::problem };
+
+/// Default and maximum number of tasks of a page.
+const PAGE: (usize, usize) = (50, 100);
+
+/// The parameters of a request about one task.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OneTask {
+    id: String,
+    history_length: Option<usize>,
+}
+
+/// The parameters of a request for a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListParams {
+    #[serde(default)]
+    context_id: String,
+    #[serde(default)]
+    status: String,
+    page_size: Option<usize>,
+    #[serde(default)]
+    page_token: String,
+    history_length: Option<usize>,
+    #[serde(default)]
+    status_timestamp_after: String,
+    #[serde(default)]
+    include_artifacts: bool,
+}
+
+/// Reads which session a request concerns. Requests that concern none were answered in the gateway.
+fn target(request: &Request, params: &Params) -> Result<Target, Problem> {
+    let is_known =
+        |fault| Problem::internal(format!("the gateway passed on a request with a fault: {fault:?}"));
+    let asked = Asked::read(request).map_err(is_known)?;
+    let session = session_of(&asked).map_err(is_known)?;
+    let agent = Some(params.get("agent")).filter(|agent| !agent.is_empty()).map(str::to_owned);
+    let controls = !matches!(asked.method, Method::Send | Method::Stream);
+    Ok(Target { session, agent, user: None, controls })
+}
+
+fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
+    let found = match asked.method {
+        Method::Send | Method::Stream => asked.params::<SendParams>()?.message.session(),
+        Method::Get | Method::Cancel | Method::Subscribe => {
+            TaskId::parse(&asked.params::<OneTask>()?.id).map(|id| Some(id.session))
+        }
+        Method::List => {
+            let id = asked.params::<ListParams>()?.context_id;
+            let expected = "expected the id of a context: this server lists the tasks of one";
+            SessionId::parse(&id).map(Some).ok_or_else(|| Problem::field("/params/contextId", expected))
+        }
+    };
+    found.map_err(|problem| Fault::of(problem, asked.id.clone()))
+}
+
+/// Answers requests that no session can serve.
+pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
+    let checked = Asked::read(call.request).and_then(|asked| {
+        session_of(&asked)?;
+        let is_send = matches!(asked.method, Method::Send | Method::Stream);
+        if is_send && asked.params::<SendParams>()?.configuration.task_push_notification_config.is_some() {
+            return Err(no_push_notifications(&asked.id));
+        }
+        Ok(())
+    });
+    Ok(checked.err().map(|fault| fault.respond(call.request_id)))
+}
+
+/// Serves a request in its session.
+pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
+    let served = match Asked::read(call.request) {
+        Ok(asked) => serve(call, Rc::new(asked)).await,
+        Err(fault) => Err(fault),
+    };
+    Ok(served.unwrap_or_else(|fault| fault.respond(call.request_id)))
+}
+
+async fn serve(call: &Call<'_>, asked: Rc<Asked>) -> Result<Response, Fault> {
+    let fault = |problem: Problem| Fault::of(problem, asked.id.clone());
+    match asked.method {
+        Method::Send | Method::Stream => send(call, &asked).await,
+        Method::List => list(call, asked.params()?).map_err(fault).and_then(|found| respond(&asked, &found)),
+        Method::Get => {
+            let OneTask { id, history_length } = asked.params()?;
+            let found = own_task(call, &id).map_err(fault)?.1;
+            respond(&asked, &found.view(history_length, true))
+        }
+        Method::Cancel => {
+            let (id, task) = own_task(call, &asked.params::<OneTask>()?.id).map_err(fault)?;
+            if task.state.is_final() {
+                return Err(Fault::over(-32002, "TASK_NOT_CANCELABLE", &asked.id));
+            }
+            let task = cancel(call, &id).await.map_err(fault)?;
+            respond(&asked, &task.view(None, true))
+        }
+        Method::Subscribe => {
+            let (id, task) = own_task(call, &asked.params::<OneTask>()?.id).map_err(fault)?;
+            if task.state.is_final() {
+                return Err(Fault::over(-32004, "UNSUPPORTED_OPERATION", &asked.id));
+            }
+            subscribe(call, &id, &asked).await.map_err(fault)
+        }
+    }
+}
+
+fn respond(asked: &Asked, result: &Value) -> Result<Response, Fault> {
+    response::json(StatusCode::OK, &asked.result(result))
+        .map_err(|problem| Fault::of(problem, asked.id.clone()))
+}
+
+/// Returns a task of the caller.
+fn own_task(call: &Call<'_>, id: &str) -> Result<(TaskId, Task), Problem> {
+    let id = TaskId::parse(id)?;
+    let session = call.session().map_err(|problem| match problem.code {
+        ErrorCode::NotFound => Problem::not_found("task"),
+        _ => problem,
+    })?;
+    let task = Task::read(session, &id)?;
+    Ok((id, task))
+}
+
+/// Posts a message, or what it says to the calls of a task that waits.
+async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
+    let fault = |problem: Problem| Fault::of(problem, asked.id.clone());
+    let SendParams { message, configuration } = asked.params()?;
+    let user = call.named_user(None).map_err(fault)?;
+    let pending = match message.task().map_err(fault)? {
+        None => None,
+        Some(id) => {
+            let (_, task) = own_task(call, &id.to_string()).map_err(fault)?;
+            if task.state != State::InputRequired {
+                let detail = "the task does not wait for input; send a message without `taskId`";
+                return Err(fault(Problem::new(ErrorCode::NotWaiting, detail)));
+            }
+            Some(call.session().and_then(|session| Ok(session.pending()?)).map_err(fault)?)
+        }
+    };
+    let format = Format {
+        asked: Rc::clone(asked),
+        session: call.session_id.clone(),
+        host: Rc::downgrade(call.host),
+        asked_at: call.host.now(),
+        streams: asked.method == Method::Stream,
+        returns_at_once: configuration.return_immediately,
+        history: configuration.history_length,
+        waits: 0,
+    };
+    let (new, body) = message.read(pending.as_deref()).map_err(fault)?;
+    let agent = Some(call.params.get("agent")).filter(|agent| !agent.is_empty()).map(str::to_owned);
+    let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
+    exchange
+        .run(call, Transcript::default(), new, body, "", Rc::new(format))
+        .await
+        .map_err(with_own_names)
+        .map_err(fault)
+}
+
+/// Names the fields of a native message as the request names them.
+fn with_own_names(mut problem: Problem) -> Problem {
+    for error in &mut problem.errors {
+        if ["/content", "/parts"].iter().any(|own| error.pointer.starts_with(own)) {
+            error.pointer = "/params/message/parts".to_owned();
+        }
+    }
+    problem
+}
+
+/// Aborts the turn of a task, or removes it from the queue.
+async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
+    let session = call.session()?;
+    if session.is_current_turn(&id.turn) {
+        turns::abort(call).await?;
+        return Task::read(session, id);
+    }
+    call.host.remove_queued(session, &id.turn)?;
+    let mut task = Task::new(id.clone(), call.host.now());
+    task.state = State::Canceled;
+    Ok(task)
+}
+
+/// Follows a task from its start.
+async fn subscribe(call: &Call<'_>, id: &TaskId, asked: &Rc<Asked>) -> Result<Response, Problem> {
+    let session = call.session()?;
+    let format = Format {
+        asked: Rc::clone(asked),
+        session: call.session_id.clone(),
+        host: Rc::downgrade(call.host),
+        asked_at: call.host.now(),
+        streams: true,
+        returns_at_once: false,
+        history: None,
+        waits: if session.is_current_turn(&id.turn) { waits(session)? } else { 0 },
+    };
+    TurnSubscription::replay(call, session, &id.turn, Rc::new(format))?.respond(session).await
+}
+
+/// Returns a page of the tasks of a context, newest first.
+fn list(call: &Call<'_>, params: ListParams) -> Result<Value, Problem> {
+    let size = match params.page_size.unwrap_or(PAGE.0) {
+        size if (1..=PAGE.1).contains(&size) => size,
+        _ => return Err(Problem::field("/params/pageSize", format!("expected 1 to {}", PAGE.1))),
+    };
+    let before = match params.page_token.as_str() {
+        "" => None,
+        token => {
+            Some(token.parse().map_err(|_| Problem::field("/params/pageToken", "not a token of this list"))?)
+        }
+    };
+    let since = match params.status_timestamp_after.as_str() {
+        "" => Timestamp(0),
+        text => Timestamp::parse(text)
+            .ok_or_else(|| Problem::field("/params/statusTimestampAfter", "expected a time (RFC 3339)"))?,
+    };
+    let session = call.session()?;
+    let started = Select { before, kinds: &["turn.started"], newest_first: true, ..Select::default() };
+    let (mut tasks, mut next) = (Vec::new(), String::new());
+    let mut last = 0;
+    for record in session.records(started) {
+        let record = record?;
+        let Some(turn) = record.turn else { continue };
+        if tasks.len() == size {
+            next = u64::to_string(&last);
+            break;
+        }
+        last = record.seq;
+        let task = Task::read(session, &TaskId { turn, session: call.session_id.clone() })?;
+        let is_asked = ["", "TASK_STATE_UNSPECIFIED", task.state.name()].contains(&params.status.as_str());
+        if is_asked && task.at >= since {
+            tasks.push(task.view(params.history_length, params.include_artifacts));
+        }
+    }
+    let total = session.state().activity.totals.turns;
+    Ok(json!({"tasks": tasks, "nextPageToken": next, "pageSize": size, "totalSize": total}))
+}
+
+/// How the task of a request is written.
+struct Format {
+    asked: Rc<Asked>,
+    session: SessionId,
+    host: Weak<SessionHost>,
+    asked_at: Timestamp,
+    streams: bool,
+    returns_at_once: bool,
+    history: Option<usize>,
+    /// How often the turn has waited before.
+    waits: u32,
+}
+
+impl Format {
+    fn writer(&self, turn: &TurnId) -> Writer {
+        let id = TaskId { turn: turn.clone(), session: self.session.clone() };
+        Writer::new(Rc::clone(&self.asked), Task::new(id, self.asked_at))
+    }
+
+    fn task(&self, turn: &TurnId) -> Result<Task, Problem> {
+        let id = TaskId { turn: turn.clone(), session: self.session.clone() };
+        read(&self.host, &id)
+    }
+}
+
+fn read(host: &Weak<SessionHost>, id: &TaskId) -> Result<Task, Problem> {
+    let session = host.upgrade().map(|host| host.open()).transpose()?.flatten();
+    Task::read(&*session.ok_or_else(|| Problem::not_found("task"))?, id)
+}
+
+impl TurnFormat for Format {
+    fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
+        let mut writer = self.writer(turn);
+        if self.streams {
+            // The host holds the stream, which holds the writer.
+            let host = Weak::clone(&self.host);
+            writer.before = Some(Box::new(move |id| read(&host, id).ok().map(|task| task.view(None, true))));
+        }
+        Box::new(writer)
+    }
+
+    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
+        let mut writer = self.writer(turn);
+        writer.earlier_waits = self.waits;
+        Box::new(writer)
+    }
+
+    fn respond<'a>(
+        &'a self,
+        turn: &'a TurnId,
+        events: ByteReceiver,
+    ) -> LocalBoxFuture<'a, Result<Response, Problem>> {
+        async move {
+            if self.streams {
+                return Ok(feed::response(events, "text/event-stream"));
+            }
+            if !self.returns_at_once {
+                // An interrupted turn continues: the task says so.
+                events.try_for_each(|_| ready(Ok(()))).await.unwrap_or_default();
+            }
+            let task = self.task(turn)?;
+            response::json(
+                StatusCode::OK,
+                &self.asked.result(&json!({"task": task.view(self.history, true)})),
+            )
+        }
+        .boxed_local()
+    }
+}

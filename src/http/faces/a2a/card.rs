@@ -1,0 +1,63 @@
+//! The card of an agent, with which clients find it.
+
+use super::rpc::VERSION;
+use crate::http::gateway::GatewayCall;
+use crate::http::request::RequestExt;
+use crate::http::response::{self, Response, ResponseExt};
+use crate::http::{crypto, etag};
+use crate::standard::DEFAULT_AGENT;
+use crate::types::Problem;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+/// How long a client may use a card without asking again, in seconds.
+const MAX_AGE: &str = "public, max-age=300";
+
+/// `GET /.well-known/agent-card.json`: the card of the default agent.
+pub async fn of_deployment(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    respond(call, DEFAULT_AGENT, "/a2a")
+}
+
+/// `GET /a2a/{agent}/.well-known/agent-card.json`.
+pub async fn of_agent(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let agent = call.params.get("agent");
+    if agent != DEFAULT_AGENT && !call.gateway.config.agents.iter().any(|known| **known == *agent) {
+        return Err(Problem::not_found("agent"));
+    }
+    respond(call, agent, &format!("/a2a/{agent}"))
+}
+
+fn respond(call: &GatewayCall<'_>, agent: &str, path: &str) -> Result<Response, Problem> {
+    let card = card(agent, &format!("{}{path}", call.request.origin())).to_string();
+    let tag = etag::quoted(&crypto::sha256_hex(card.as_bytes())[..32]);
+    let is_known = call
+        .request
+        .header("if-none-match")
+        .is_some_and(|tags| etag::matches_weakly(tags, tag.trim_matches('"')));
+    let response = match is_known {
+        true => response::empty(StatusCode::NOT_MODIFIED),
+        false => response::bytes(StatusCode::OK, "application/json", card),
+    };
+    Ok(response.with("etag", &tag).with("cache-control", MAX_AGE))
+}
+
+fn card(agent: &str, url: &str) -> Value {
+    let modes = ["text/plain", "application/json"];
+    json!({
+        "name": agent,
+        "description": format!("The agent {agent:?} of this server. It remembers its contexts."),
+        "version": env!("CARGO_PKG_VERSION"),
+        "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}],
+        "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": false},
+        "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {
+            "scheme": "Bearer", "description": "An API key, or a token of the tenant's identity provider",
+        }}},
+        "securityRequirements": [{"schemes": {"bearer": {"list": []}}}],
+        "defaultInputModes": modes,
+        "defaultOutputModes": modes,
+        "skills": [{
+            "id": "chat", "name": "Chat", "description": "Answers messages, with the tools and the memory of the agent.",
+            "tags": ["chat"],
+        }],
+    })
+}

@@ -1,0 +1,168 @@
+//! The messages of JSON-RPC 2.0, and the errors of A2A.
+
+use crate::http::body;
+use crate::http::request::{Request, RequestExt};
+use crate::http::response::{self, Response};
+use crate::types::{ErrorCode, Problem, json::from_value};
+use http::{StatusCode, header};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// The version of the protocol. A request without a version is of an older one.
+pub(super) const VERSION: &str = "1.0";
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Send,
+    Stream,
+    Get,
+    List,
+    Cancel,
+    Subscribe,
+}
+
+/// A request.
+pub(super) struct Asked {
+    pub id: Value,
+    pub method: Method,
+    params: Value,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    id: Value,
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+impl Asked {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The response, for a request that the server cannot serve.
+    pub fn read(request: &Request) -> Result<Self, Fault> {
+        let Envelope { id, method, params } =
+            body::json(request).map_err(|problem| Fault::of(problem, Value::Null))?;
+        let fault =
+            |code, reason, message: String| Fault { id: id.clone(), code, reason, message, cause: None };
+        let version = request.header("a2a-version").unwrap_or("0.3");
+        if version != VERSION {
+            let message = format!("A2A-Version is {version}; this server speaks {VERSION}");
+            return Err(fault(-32009, "VERSION_NOT_SUPPORTED", message));
+        }
+        let method = match &*method {
+            "SendMessage" => Method::Send,
+            "SendStreamingMessage" => Method::Stream,
+            "GetTask" => Method::Get,
+            "ListTasks" => Method::List,
+            "CancelTask" => Method::Cancel,
+            "SubscribeToTask" => Method::Subscribe,
+            "GetExtendedAgentCard" => {
+                let message = "the agent has no extended card".to_owned();
+                return Err(fault(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", message));
+            }
+            name if name.contains("PushNotificationConfig") => return Err(no_push_notifications(&id)),
+            name => return Err(fault(-32601, "METHOD_NOT_FOUND", format!("unknown method {name:?}"))),
+        };
+        Ok(Self { id, method, params })
+    }
+
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// The response, for parameters that do not fit.
+    pub fn params<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        let params = if self.params.is_null() { json!({}) } else { self.params.clone() };
+        from_value(params).map_err(|mut error| {
+            error.pointer.insert_str(0, "/params");
+            Fault::of(Problem::fields(vec![error]), self.id.clone())
+        })
+    }
+
+    /// Returns the message with a result.
+    pub fn result(&self, result: &Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": self.id, "result": result})
+    }
+}
+
+/// Returns the fault of a request for push notifications.
+pub(super) fn no_push_notifications(id: &Value) -> Fault {
+    Fault {
+        id: id.clone(),
+        code: -32003,
+        reason: "PUSH_NOTIFICATION_NOT_SUPPORTED",
+        message: "the agent sends no push notifications; subscribe to the task".to_owned(),
+        cause: None,
+    }
+}
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(super) struct Fault {
+    id: Value,
+    code: i32,
+    reason: &'static str,
+    message: String,
+    cause: Option<Box<Problem>>,
+}
+
+impl Fault {
+    /// The fault of the request with this id.
+    pub fn of(problem: Problem, id: Value) -> Self {
+        let (code, reason) = match problem.code {
+            ErrorCode::NotFound => (-32001, "TASK_NOT_FOUND"),
+            ErrorCode::NotWaiting | ErrorCode::AlreadyDecided => (-32004, "UNSUPPORTED_OPERATION"),
+            ErrorCode::UnsupportedMediaType => (-32005, "CONTENT_TYPE_NOT_SUPPORTED"),
+            ErrorCode::MalformedJson => (-32700, "PARSE_ERROR"),
+            ErrorCode::ValidationFailed => (-32602, "INVALID_PARAMS"),
+            _ => (-32603, "INTERNAL_ERROR"),
+        };
+        let message = match problem.errors.first() {
+            Some(first) => format!("{}: {}", first.pointer, first.detail),
+            // The detail of an internal error is for the log.
+            None if problem.code == ErrorCode::Internal => problem.code.title().to_owned(),
+            None => problem.detail.clone(),
+        };
+        Self { id, code, reason, message, cause: Some(Box::new(problem)) }
+    }
+
+    /// A task that has ended.
+    pub fn over(code: i32, reason: &'static str, id: &Value) -> Self {
+        Self { id: id.clone(), code, reason, message: "the task has ended".to_owned(), cause: None }
+    }
+
+    /// Builds the response. An error that concerns the task or the parameters has the status 200, any other the one that
+    /// it has over HTTP.
+    pub fn respond(self, request_id: &str) -> Response {
+        let mut metadata = json!({"requestId": request_id});
+        if let Some(problem) = &self.cause {
+            metadata["code"] = problem.code.as_str().into();
+        }
+        let info = json!({
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": self.reason,
+            "domain": "a2a-protocol.org", "metadata": metadata,
+        });
+        let error = json!({"code": self.code, "message": self.message, "data": [info]});
+        let body = json!({"jsonrpc": "2.0", "id": self.id, "error": error}).to_string();
+        let native = self.cause.map(|problem| response::problem(&problem, request_id));
+        let status = match &native {
+            Some(native) if self.code == -32603 => native.status(),
+            _ => StatusCode::OK,
+        };
+        let mut response = response::bytes(status, "application/json", body);
+        for (name, value) in native.iter().flat_map(|native| native.headers()) {
+            if *name != header::CONTENT_TYPE {
+                response.headers_mut().insert(name.clone(), value.clone());
+            }
+        }
+        response
+    }
+}
+
+/// Writes a problem of a request whose id is not known.
+pub(super) fn problem(problem: &Problem, request_id: &str) -> Response {
+    Fault::of(problem.clone(), Value::Null).respond(request_id)
+}
