@@ -1,5 +1,6 @@
 //! Cross-origin requests: only pages of configured origins may call the API.
 
+use super::loopback::is_loopback;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response, ResponseExt};
 use crate::types::{ErrorCode, Problem};
@@ -7,10 +8,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-match, \
-    if-none-match, if-range, last-event-id, openai-beta, openai-organization, openai-project, prefer, range, \
+    if-none-match, if-range, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, openai-beta, openai-organization, openai-project, prefer, range, \
     x-request-id, x-session-id";
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
-    content-disposition, content-range, etag";
+    content-disposition, content-range, etag, mcp-session-id, www-authenticate";
 
 /// Returns whether a browser asks for permission before it sends the request itself.
 pub fn is_preflight(request: &Request) -> bool {
@@ -35,6 +36,17 @@ pub fn preflight(origins: &[String], request: &Request) -> Result<Response, Prob
         }
         None => Err(Problem::new(ErrorCode::ForbiddenOrigin, "this origin is not in CORS_ORIGINS")),
     }
+}
+
+/// Returns whether a page of another site has sent the request: its origin is neither one of `origins` nor the server's
+/// own. Over HTTP, only this machine has an origin of its own: any other name may be that of a page that has made it an
+/// alias of this machine.
+pub fn is_foreign(origins: &[String], request: &Request) -> bool {
+    let Some(origin) = request.header("origin") else { return false };
+    let host = request.header("host").unwrap_or_default();
+    let is_own = origin.strip_prefix("https://") == Some(host)
+        || origin.strip_prefix("http://").is_some_and(|own| own == host && is_loopback(own));
+    !is_own && allowed(origins, request).is_none()
 }
 
 /// Returns the headers that every response to `request` carries.

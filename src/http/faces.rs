@@ -8,6 +8,7 @@ pub mod a2a;
 pub mod ag_ui;
 pub mod chat_completions;
 mod exchange;
+pub mod mcp;
 pub(super) mod openai;
 pub mod responses;
 mod text;

@@ -13,7 +13,8 @@ use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
 };
 use crate::types::{
-    AgentId, ErrorCode, GeneratedId, MoveId, Principal, Problem, Quota, RequestId, TenantId, TenantLimits,
+    AgentId, ErrorCode, GeneratedId, Mode, MoveId, Principal, Problem, Quota, RequestId, TenantId,
+    TenantLimits,
 };
 use crate::workspace::Workspaces;
 use std::fmt;
@@ -33,6 +34,8 @@ pub struct GatewayConfig {
     pub origins: Vec<String>,
     /// The agents besides `default`.
     pub agents: Vec<AgentId>,
+    /// The modes of the agents.
+    pub modes: Vec<Mode>,
     /// The available models, as `provider/model`.
     pub models: Vec<String>,
     /// The shards on which tenants can be placed.

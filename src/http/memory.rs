@@ -26,13 +26,14 @@ const MAX_QUERY: usize = 8_000;
 const HITS: usize = 10;
 const MAX_HITS: usize = 200;
 
+/// A search: the text, whose memory, and what of it.
 #[derive(Deserialize)]
-struct Search {
-    q: String,
-    user: Option<String>,
-    agent: Option<String>,
-    limit: Option<usize>,
-    scope: Option<String>,
+pub(super) struct Search {
+    pub q: String,
+    pub user: Option<String>,
+    pub agent: Option<String>,
+    pub limit: Option<usize>,
+    pub scope: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +48,15 @@ pub(super) async fn search(call: &TenantCall<'_>) -> Result<Response, Problem> {
         Method::POST => (body::json(call.request)?, "/"),
         _ => (search_in_query(call.request)?, "?"),
     };
+    let hits = find(call, search, at).await?;
+    response::json(StatusCode::OK, &json!({ "hits": hits }))
+}
+
+/// Searches the memory of a user with an agent. `at` is where the search comes from: `/` is a body and `?` the query.
+///
+/// # Errors
+/// An invalid search, or a failed index.
+pub(super) async fn find(call: &TenantCall<'_>, search: Search, at: &str) -> Result<Vec<Value>, Problem> {
     let owner = owner(call, search.user, search.agent, at)?;
     let kind = match search.scope.as_deref() {
         None | Some("facts") => CollectionKind::Facts,
@@ -61,8 +71,7 @@ pub(super) async fn search(call: &TenantCall<'_>) -> Result<Response, Problem> {
         return Err(Problem::field(format!("{at}q"), format!("expected at most {MAX_QUERY} characters")));
     }
     let hits = call.gateway.memories.search(&owner, kind, &search.q, limit).await?;
-    let hits: Vec<Value> = hits.iter().map(view).collect();
-    response::json(StatusCode::OK, &json!({ "hits": hits }))
+    Ok(hits.iter().map(view).collect())
 }
 
 fn search_in_query(request: &impl RequestExt) -> Result<Search, Problem> {

@@ -28,12 +28,13 @@ pub fn limit(request: &Request) -> Result<usize, Problem> {
 /// `validation_failed` when `?cursor=` is not a cursor of this list.
 pub fn cursor<T: DeserializeOwned>(request: &Request) -> Result<Option<T>, Problem> {
     let Some(text) = request.query("cursor") else { return Ok(None) };
-    URL_SAFE_NO_PAD
-        .decode(text)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .map(Some)
-        .ok_or_else(|| Problem::field("?cursor", "not a cursor of this list; start without one"))
+    let key = decode(&text).map(Some);
+    key.ok_or_else(|| Problem::field("?cursor", "not a cursor of this list; start without one"))
+}
+
+/// Decodes a cursor; `None` for a text that is not one.
+pub fn decode<T: DeserializeOwned>(cursor: &str) -> Option<T> {
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
 }
 
 /// Encodes the key of the last entry of a page as a cursor.

@@ -2,7 +2,7 @@
 //! sessions use the same table.
 
 use super::face::{Face, WriteProblem};
-use super::faces::{a2a, ag_ui, chat_completions, openai, responses, ui_stream};
+use super::faces::{a2a, ag_ui, chat_completions, mcp, openai, responses, ui_stream};
 use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
@@ -76,6 +76,7 @@ pub static ROUTES: &[Route] = &[
     split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
     split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
     face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
+    split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),

@@ -39,11 +39,12 @@ pub(super) async fn read(call: &TenantCall<'_>) -> Result<Response, Problem> {
     if call.request.header("if-none-match").is_some_and(|tags| matches_weakly(tags, &file.entry.etag)) {
         return Ok(with_cache_headers(response::empty(StatusCode::NOT_MODIFIED), &etag));
     }
-    let response = response::bytes(StatusCode::OK, &content_type(&file), file.bytes)
-        // The content is untrusted: a browser must not run it as a page of this origin.
-        .with("content-disposition", &disposition::attachment(path.name()))
-        .with("content-security-policy", "sandbox; default-src 'none'")
-        .with("x-content-type-options", "nosniff");
+    let response =
+        response::bytes(StatusCode::OK, &media_type(&file.entry.path, &file.bytes), file.bytes.clone())
+            // The content is untrusted: a browser must not run it as a page of this origin.
+            .with("content-disposition", &disposition::attachment(path.name()))
+            .with("content-security-policy", "sandbox; default-src 'none'")
+            .with("x-content-type-options", "nosniff");
     Ok(with_cache_headers(response, &etag))
 }
 
@@ -183,9 +184,9 @@ fn view(entry: &Entry, layer: Layer) -> Value {
     })
 }
 
-/// Returns the content type for a file's extension; a text type only if the content is UTF-8.
-fn content_type(file: &File) -> String {
-    let extension = file.entry.path.extension().unwrap_or_default().to_ascii_lowercase();
+/// Returns the media type for a file's extension; a text type only if the content is UTF-8.
+pub(super) fn media_type(path: &FilePath, content: &[u8]) -> String {
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
     let binary = match extension.as_str() {
         "png" => Some("image/png"),
         "jpg" | "jpeg" => Some("image/jpeg"),
@@ -199,7 +200,7 @@ fn content_type(file: &File) -> String {
     if let Some(binary) = binary {
         return binary.to_owned();
     }
-    if std::str::from_utf8(&file.bytes).is_err() {
+    if std::str::from_utf8(content).is_err() {
         return "application/octet-stream".to_owned();
     }
     let text = match extension.as_str() {

@@ -166,6 +166,15 @@ impl Hub {
         }
     }
 
+    /// Ends the stream that responds to a request of a client, without the rest, and returns its turn.
+    pub fn close_response(&self, request: &str) -> Option<TurnId> {
+        let mut listeners = self.listeners.borrow_mut();
+        let at = listeners.iter().position(|listener| listener.responds_to(request))?;
+        let listener = listeners.remove(at);
+        listener.close();
+        listener.interest().turn.clone()
+    }
+
     /// Ends the streams that only last until the session is idle.
     pub fn end_idle_streams(&self) {
         self.listeners.borrow_mut().retain(|listener| !listener.interest().until_idle);

@@ -23,7 +23,8 @@ pub fn principal() -> Principal {
 /// A request to session `s`. `route` is a method and a path, from the root or below the session.
 pub fn request(route: &str, query: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> SessionRequest {
     let (method, path) = route.split_once(' ').unwrap();
-    let below = if ["/v1/", "/api/", "/ag-ui", "/a2a"].iter().any(|root| path.starts_with(root)) {
+    let roots = ["/v1/", "/api/", "/ag-ui", "/a2a", "/mcp"];
+    let below = if roots.iter().any(|root| path.starts_with(root)) {
         ""
     } else {
         "/v1/sessions/s"

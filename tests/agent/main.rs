@@ -24,6 +24,7 @@ mod hooks;
 mod http;
 mod intervals;
 mod limits;
+mod mcp;
 mod memory;
 mod models;
 mod modes;

@@ -20,7 +20,7 @@ use edge_harness::ports::{
     SessionResponse,
 };
 use edge_harness::types::{
-    Actor, AuditAction, AuditEntry, Principal, SessionId, TenantId, TenantLimits, Timestamp, UserId,
+    Actor, AuditAction, AuditEntry, Mode, Principal, SessionId, TenantId, TenantLimits, Timestamp, UserId,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -182,6 +182,12 @@ pub fn config() -> GatewayConfig {
         dev: false,
         origins: vec!["https://app.example".into()],
         agents: vec!["other".into()],
+        modes: vec![Mode {
+            id: "plan".into(),
+            description: Some("Plans.".into()),
+            instructions: Some("Write a plan.".into()),
+            ..Mode::default()
+        }],
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
         limits: TenantLimits::default(),

@@ -9,7 +9,7 @@ use crate::http::session::subscription::{ResponseMode, TurnFormat};
 use crate::http::session::{checks, decisions, turns};
 use crate::ports::session_store::Select;
 use crate::session::{Session, artifacts::Content as Attachment};
-use crate::types::{CallId, Decision, Problem};
+use crate::types::{CallId, Decision, Problem, TurnId};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use std::rc::Rc;
@@ -34,6 +34,29 @@ pub(super) enum Given {
     Answer(CallAnswer),
     /// Whether the call may run, and why.
     Decision(bool, Option<String>),
+}
+
+impl CallResult {
+    /// Sends it to the call, and responds in this mode with the turn as it continues.
+    ///
+    /// # Errors
+    /// See [`decisions::answer_as`] and [`decisions::decide_as`].
+    pub async fn send(
+        self,
+        call: &Call<'_>,
+        session: &Rc<Session>,
+        suffix: &str,
+        mode: ResponseMode,
+    ) -> Result<Response, Problem> {
+        let call_id = CallId::from(self.id.strip_suffix(suffix).unwrap_or(&self.id));
+        match self.given {
+            Given::Answer(answer) => decisions::answer_as(call, session, &call_id, answer, mode).await,
+            Given::Decision(approves, reason) => {
+                let decision = if approves { Decision::Approve } else { Decision::Decline };
+                decisions::decide_as(call, session, &call_id, (decision, reason), mode).await
+            }
+        }
+    }
 }
 
 /// Whom a request is for, and the session that is created for it.
@@ -85,18 +108,11 @@ impl Exchange {
     ) -> Result<Response, Problem> {
         let session = call.session_of(self.user)?;
         let mut left = results.len();
-        for CallResult { id, given } in results {
+        for result in results {
             left -= 1;
-            let call_id = CallId::from(id.strip_suffix(suffix).unwrap_or(&id));
             let is_last = left == 0;
             let mode = if is_last { ResponseMode::Face(Rc::clone(&format)) } else { ResponseMode::Receipt };
-            let response = match given {
-                Given::Answer(answer) => decisions::answer_as(call, session, &call_id, answer, mode).await?,
-                Given::Decision(approves, reason) => {
-                    let decision = if approves { Decision::Approve } else { Decision::Decline };
-                    decisions::decide_as(call, session, &call_id, (decision, reason), mode).await?
-                }
-            };
+            let response = result.send(call, session, suffix, mode).await?;
             if is_last {
                 return Ok(response);
             }
@@ -131,8 +147,15 @@ async fn with_files(
 /// A failed store.
 pub(super) fn waits(session: &Session) -> Result<u32, Problem> {
     let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
-    let Some(turn) = turn else { return Ok(0) };
-    let select = Select { turn: Some(&turn), kinds: &["turn.waiting"], ..Select::default() };
+    turn.map_or(Ok(0), |turn| waits_of(session, &turn))
+}
+
+/// Returns how often a turn has waited.
+///
+/// # Errors
+/// A failed store.
+pub(super) fn waits_of(session: &Session, turn: &TurnId) -> Result<u32, Problem> {
+    let select = Select { turn: Some(turn), kinds: &["turn.waiting"], ..Select::default() };
     Ok(session.records(select).try_fold(0, |waits, record| record.map(|_| waits + 1))?)
 }
 

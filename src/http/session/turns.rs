@@ -4,7 +4,7 @@ use super::call::Call;
 use super::message::{MessageBody, checked_post};
 use super::subscription::{ResponseMode, TurnSubscription, receipt};
 use super::{checks, documents, feed};
-use crate::agent::{OnBusy, Post};
+use crate::agent::{OnBusy, Post, SessionHost};
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, idempotency};
 use crate::session::{
@@ -13,7 +13,7 @@ use crate::session::{
     idempotency::{FirstResponse, StoredResponse},
     view::TurnAnswer,
 };
-use crate::types::{Cursor, Problem, TurnId, TurnStatus};
+use crate::types::{Cursor, Problem, SessionStatus, TurnId, TurnStatus};
 use http::StatusCode;
 use serde_json::json;
 use std::rc::Rc;
@@ -206,14 +206,40 @@ fn replay(
     Ok(Replayed::Response(response))
 }
 
+/// Ends a turn, or removes its message from the queue. Returns whether there was such a turn.
+///
+/// # Errors
+/// A failed store.
+pub async fn end(host: &Rc<SessionHost>, turn: &TurnId) -> Result<bool, Problem> {
+    let Some(session) = host.open()? else { return Ok(false) };
+    if !session.is_current_turn(turn) {
+        return host.remove_queued(&session, turn);
+    }
+    let statuses = host.cancel_children(&session).await;
+    // Do not abort a turn that started while the children were being canceled.
+    Ok(session.is_current_turn(turn) && host.abort(&session, statuses)?)
+}
+
+/// Like [`end`], but a turn that waits for a person continues to wait.
+///
+/// # Errors
+/// A failed store.
+pub async fn end_running(host: &Rc<SessionHost>, turn: &TurnId) -> Result<bool, Problem> {
+    let session = host.open()?;
+    let is_waiting = |session: Rc<Session>| {
+        session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting
+    };
+    if session.is_some_and(is_waiting) { Ok(false) } else { end(host, turn).await }
+}
+
 /// `POST /v1/sessions/{id}/abort`.
 pub async fn abort(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
     let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
-    let statuses = call.host.cancel_children(session).await;
-    // Do not abort a turn that started while the children were being canceled.
-    let is_same = turn.as_ref().is_none_or(|turn| session.is_current_turn(turn));
-    let aborted = is_same && call.host.abort(session, statuses)?;
+    let aborted = match &turn {
+        Some(turn) => end(call.host, turn).await?,
+        None => false,
+    };
     let status = session.state().status();
     response::json(StatusCode::OK, &json!({"aborted": aborted, "turn_id": turn, "status": status}))
 }

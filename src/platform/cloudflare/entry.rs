@@ -134,6 +134,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         dev: config.dev,
         origins: config.cors_origins.clone(),
         agents: config.agents.clone(),
+        modes: config.agent.modes.clone(),
         models,
         shards,
         limits: config.limits.clone(),

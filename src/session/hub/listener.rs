@@ -48,6 +48,11 @@ pub trait Projection {
     fn is_last(&self, frame: &Frame) -> bool {
         frame.ends_turn()
     }
+
+    /// Returns whether the stream is the response to this request, for a protocol in which another request can cancel it.
+    fn responds_to(&self, _request: &str) -> bool {
+        false
+    }
 }
 
 /// The writing end of one reader's byte stream. It owns only plain memory, because a reader may disappear at
@@ -167,6 +172,17 @@ impl Listener {
         // The reader may have left, which has the same effect.
         let _ = self.sender.unbounded_send(CREDENTIAL_ENDED);
         self.sender.close_channel();
+    }
+
+    /// Ends the stream without the rest, which the reader does not want.
+    pub(super) fn close(&self) {
+        self.is_interrupted.set(false);
+        self.sender.close_channel();
+    }
+
+    /// Returns whether the stream is the response to this request of a client.
+    pub(super) fn responds_to(&self, request: &str) -> bool {
+        self.projection.as_ref().is_some_and(|projection| projection.borrow().responds_to(request))
     }
 
     /// Ends the stream before it is complete.

@@ -1,0 +1,198 @@
+//! The Model Context Protocol over Streamable HTTP: `POST /mcp`, for clients of both eras (see [`message`]).
+//!
+//! Agents and the search of memory are tools, files of workspaces are resources, and modes are prompts. A call that asks
+//! an agent runs in the object of its session. All other requests are handled in the gateway.
+
+mod ask;
+mod conversation;
+mod elicitation;
+mod fault;
+mod message;
+mod prompts;
+mod resources;
+mod rpc;
+mod tools;
+mod version;
+mod writer;
+
+use self::ask::RequestState;
+use self::conversation::{Conversation, HEADER as CONVERSATION};
+use self::fault::Fault;
+use self::message::{Asked, ClientMessage, Era, Notice, Reply};
+use self::rpc::{Failure, cached};
+use self::tools::{AskArgs, Tool};
+use self::version::{LEGACY, MODERN};
+use crate::http::cors;
+use crate::http::face::{Face, Target};
+use crate::http::gateway::TenantCall;
+use crate::http::owner;
+use crate::http::pattern::Params;
+use crate::http::request::Request;
+use crate::http::response::{self, Response, ResponseExt};
+use crate::http::session::call::Call;
+use crate::types::{AgentId, ErrorCode, Problem, Scope, SessionId};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+/// The face.
+pub static FACE: Face = Face { target, problem: rpc::problem };
+
+/// How long a client may cache what the server can do, in milliseconds: it changes with the deployment.
+const DISCOVER_TTL_MS: u64 = 3_600_000;
+
+const INSTRUCTIONS: &str = "Ask an agent with ask_agent. It works by itself, and its turns may take minutes.";
+
+/// `POST /mcp`: handles a message in the gateway; `None` for one that concerns a turn.
+pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
+    if cors::is_foreign(&call.gateway.config.origins, call.request) {
+        let detail = "this page's origin is neither the server's own nor in CORS_ORIGINS";
+        return Err(Problem::new(ErrorCode::ForbiddenOrigin, detail));
+    }
+    let asked = match message::read(call.request) {
+        Ok(ClientMessage::Asked(asked)) => asked,
+        Ok(ClientMessage::Notice(notice)) => return accepted(call, cancels(&notice).is_some()),
+        Ok(ClientMessage::Reply(reply)) => return accepted(call, answers(&reply).is_some()),
+        Err((id, fault)) => return Ok(Some(fault.respond(id.as_ref()))),
+    };
+    if asked.method == "initialize" && !asked.is_modern() {
+        return initialize(call, &asked).map(Some);
+    }
+    match result(call, &asked).await {
+        Ok(None) => Ok(None),
+        Ok(Some(value)) => rpc::respond(&asked, call.request_id, Ok(value)).map(Some),
+        Err(failure) => rpc::respond(&asked, call.request_id, Err(failure)).map(Some),
+    }
+}
+
+/// Responds to a message that has no result, unless its session has to handle it.
+fn accepted(call: &TenantCall<'_>, concerns_session: bool) -> Result<Option<Response>, Problem> {
+    if concerns_session {
+        may_chat(call)?;
+        return Ok(None);
+    }
+    Ok(Some(response::empty(StatusCode::ACCEPTED)))
+}
+
+/// Requires the scope of what concerns a turn. The route itself requires less.
+fn may_chat(call: &TenantCall<'_>) -> Result<(), Problem> {
+    let missing = || Problem::new(ErrorCode::MissingScope, "asking an agent needs the scope chat");
+    call.caller.scopes.allow(Scope::Chat).then_some(()).ok_or_else(missing)
+}
+
+/// Returns the result of a request; `None` if its session has to handle it.
+async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, Failure> {
+    let config = &call.gateway.config;
+    let value = match (asked.method.as_str(), asked.is_modern()) {
+        ("server/discover", true) => discover(asked),
+        ("ping", false) => json!({}),
+        ("tools/list", _) => tools::list(config, asked),
+        ("tools/call", _) => match tools::find(asked)? {
+            Tool::SearchMemory => tools::search(call, asked).await?,
+            Tool::Ask(agent) => {
+                may_chat(call)?;
+                if owner::check_agent(config, Some(&agent), "/").is_err() {
+                    return Err(tools::unknown(&tools::asks(&agent)).into());
+                }
+                let checked = RequestState::of(asked).and_then(|state| match state {
+                    Some(_) => Ok(()),
+                    None => AskArgs::read(asked).map(drop),
+                });
+                match checked {
+                    Ok(()) => return Ok(None),
+                    Err(problem) => tools::failed(problem)?,
+                }
+            }
+        },
+        ("resources/list", _) => resources::list(call, asked).await?,
+        ("resources/templates/list", _) => resources::templates(asked),
+        ("resources/read", _) => resources::read(call, asked).await?,
+        ("prompts/list", _) => prompts::list(config, asked),
+        ("prompts/get", _) => prompts::get(config, asked)?,
+        _ => return Err(Fault::unknown_method(&asked.method, asked.is_modern()).into()),
+    };
+    Ok(Some(value))
+}
+
+fn capabilities() -> Value {
+    json!({"tools": {}, "resources": {}, "prompts": {}})
+}
+
+/// `server/discover`.
+fn discover(asked: &Asked) -> Value {
+    let about =
+        json!({"supportedVersions": [MODERN], "capabilities": capabilities(), "instructions": INSTRUCTIONS});
+    cached(asked, DISCOVER_TTL_MS, about)
+}
+
+/// `initialize`: begins a conversation.
+fn initialize(call: &TenantCall<'_>, asked: &Asked) -> Result<Response, Problem> {
+    let requested = asked.text("protocolVersion").unwrap_or_default();
+    let version = LEGACY.into_iter().find(|version| *version == requested).unwrap_or(LEGACY[0]);
+    let elicits = asked.params.get("capabilities").is_some_and(message::elicits);
+    let conversation = Conversation::new(call.gateway.make_id(), elicits);
+    let result = json!({
+        "protocolVersion": version, "capabilities": capabilities(), "serverInfo": rpc::server_info(),
+        "instructions": INSTRUCTIONS,
+    });
+    Ok(rpc::respond(asked, call.request_id, Ok(result))?.with(CONVERSATION, &conversation.to_string()))
+}
+
+/// Returns the session of a request that a legacy client cancels; `None` for any other notification.
+fn cancels(notice: &Notice) -> Option<&SessionId> {
+    let conversation = notice.conversation.as_ref().filter(|_| notice.method == "notifications/cancelled");
+    conversation.map(Conversation::session)
+}
+
+/// Returns the session and the call that a legacy client's answer to a form is for.
+fn answers(reply: &Reply) -> Option<(SessionId, &str)> {
+    let (session, call) = reply.id.as_str()?.split_once('/')?;
+    Some((SessionId::parse(session)?, call))
+}
+
+/// Returns the agent that a forwarded call asks.
+fn agent_of(asked: &Asked) -> Result<AgentId, Problem> {
+    match tools::find(asked) {
+        Ok(Tool::Ask(agent)) => Ok(agent),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Returns the problem of a message that was forwarded although it concerns no turn.
+fn unexpected() -> Problem {
+    Problem::internal("a message that concerns no turn was forwarded")
+}
+
+fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
+    let controls = |session| Ok(Target { session: Some(session), controls: true, ..Target::default() });
+    let asked = match message::read(request) {
+        Ok(ClientMessage::Asked(asked)) => asked,
+        Ok(ClientMessage::Notice(notice)) => {
+            return controls(cancels(&notice).ok_or_else(unexpected)?.clone());
+        }
+        Ok(ClientMessage::Reply(reply)) => return controls(answers(&reply).ok_or_else(unexpected)?.0),
+        Err(_) => return Err(unexpected()),
+    };
+    let agent = agent_of(&asked)?;
+    let session = match (RequestState::of(&asked)?, &asked.era) {
+        (Some(state), _) => Some(state.session),
+        (None, Era::Modern { .. }) => AskArgs::read(&asked)?.1,
+        (None, Era::Legacy { conversation }) => {
+            let named = AskArgs::read(&asked)?.1;
+            named.or_else(|| conversation.as_ref().map(|own| own.session_with(&agent)))
+        }
+    };
+    Ok(Target { session, agent: Some(agent.to_string()), ..Target::default() })
+}
+
+/// Handles a message in the object of the session that it concerns.
+pub async fn in_session(call: &Call<'_>) -> Result<Response, Problem> {
+    match message::read(call.request) {
+        Ok(ClientMessage::Asked(asked)) => ask::call(call, &asked, &agent_of(&asked)?).await,
+        Ok(ClientMessage::Notice(notice)) => ask::cancel(call, &notice).await,
+        Ok(ClientMessage::Reply(reply)) => match answers(&reply) {
+            Some((_, id)) => ask::answer(call, id, &reply).await,
+            None => Ok(response::empty(StatusCode::ACCEPTED)),
+        },
+        Err((id, fault)) => Ok(fault.respond(id.as_ref())),
+    }
+}

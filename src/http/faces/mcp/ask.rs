@@ -1,0 +1,248 @@
+//! The part of the protocol that runs in a session: a call that asks its agent, the client's answers to forms, and
+//! cancellation.
+
+use super::super::exchange::{Exchange, New, waits_of};
+use super::super::openai::renamed;
+use super::super::transcript::Transcript;
+use super::conversation::Conversation;
+use super::message::{Asked, Era, Notice, Reply};
+use super::rpc::Failure;
+use super::tools::{self, AskArgs};
+use super::writer::{CallFormat, Writer};
+use super::{elicitation, rpc};
+use crate::agent::SessionHost;
+use crate::http::request::RequestExt;
+use crate::http::response::{self, Response};
+use crate::http::session::call::Call;
+use crate::http::session::message::MessageBody;
+use crate::http::session::subscription::{ResponseMode, TurnFormat, TurnSubscription};
+use crate::http::session::{feed, turns};
+use crate::session::{
+    Session,
+    hub::{ByteReceiver, Interrupted, Projection},
+};
+use crate::types::{AgentId, ErrorCode, Problem, Scope, SessionId, SessionStatus, TurnId};
+use futures::{
+    FutureExt, StreamExt, TryStreamExt,
+    channel::oneshot,
+    future::{LocalBoxFuture, ready},
+    stream,
+};
+use http::StatusCode;
+use serde_json::Value;
+use std::{
+    cell::RefCell,
+    rc::{Rc, Weak},
+    task::Poll,
+};
+
+/// A turn that the client has been asked about: `requestState`. It is not signed, because it permits nothing: the
+/// caller's credential decides which sessions and calls it reaches.
+pub(super) struct RequestState {
+    pub session: SessionId,
+    pub turn: TurnId,
+}
+
+impl RequestState {
+    /// Reads the state that a client returns; `None` without one.
+    ///
+    /// # Errors
+    /// `validation_failed` for a text that is not a state.
+    pub fn of(asked: &Asked) -> Result<Option<Self>, Problem> {
+        let Some(state) = asked.params.get("requestState") else { return Ok(None) };
+        let parsed = || {
+            let (session, turn) = state.as_str()?.split_once('/')?;
+            Some(Self { session: SessionId::parse(session)?, turn: turn.into() })
+        };
+        parsed().map(Some).ok_or_else(|| Problem::field("/requestState", "not a state of this server"))
+    }
+}
+
+/// Handles `tools/call` of a tool that asks this agent.
+pub(super) async fn call(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response, Problem> {
+    match run(call, asked, agent).await {
+        Ok(response) => Ok(response),
+        Err(problem) => {
+            let problem = renamed(problem, &[("/content", "/message")]);
+            rpc::respond(asked, call.request_id, tools::failed(problem).map_err(Failure::Problem))
+        }
+    }
+}
+
+async fn run(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response, Problem> {
+    let user = call.named_user(None)?;
+    let session = call.find(user.as_deref())?;
+    if let Some(session) = session
+        && session.state().meta.agent != *agent
+    {
+        let own = &session.state().meta.agent;
+        let detail = format!("the session belongs to another agent; call {}", tools::asks(own));
+        return Err(Problem::field("/session", detail));
+    }
+    let exchange = Exchange { user, agent: Some(agent.to_string()), model: None, is_ephemeral: false };
+    let Some(state) = RequestState::of(asked)? else {
+        let (AskArgs { message, .. }, _) = AskArgs::read(asked)?;
+        let message = MessageBody { content: Some(message), ..MessageBody::default() };
+        let (new, format) = (New::Message(Vec::new()), Rc::new(Format::new(call, asked, 0)));
+        return exchange.run(call, Transcript::default(), new, message, "", format).await;
+    };
+    let session = session.ok_or_else(|| Problem::not_found("session"))?;
+    let format = Rc::new(Format::new(call, asked, waits_of(session, &state.turn)?));
+    let pending = session.pending()?;
+    let responses = asked.params.get("inputResponses");
+    let result = |id: &str| responses.and_then(|responses| responses.get(id));
+    let own = pending.iter().filter(|call| call.turn == state.turn);
+    let given = own.filter_map(|call| elicitation::given(call, Some(result(&call.call_id)?)));
+    let given: Vec<_> = given.collect();
+    if given.is_empty() {
+        return follow(call, session, &state.turn, format).await;
+    }
+    exchange.run(call, Transcript::default(), New::Results(given), MessageBody::default(), "", format).await
+}
+
+/// Responds with a turn as it is: with what it waits for, or with its result.
+async fn follow(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    turn: &TurnId,
+    format: Rc<Format>,
+) -> Result<Response, Problem> {
+    let waits = session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting;
+    let subscription = match waits {
+        true => TurnSubscription::waiting(call, session, turn, format)?,
+        false => {
+            session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
+            TurnSubscription::replay(call, session, turn, format)?
+        }
+    };
+    subscription.respond(session).await
+}
+
+fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
+    let accept = call.request.header("accept").unwrap_or_default();
+    let streams = accept.contains("text/event-stream");
+    let (is_modern, elicits, label) = match &asked.era {
+        Era::Modern { elicits } => (true, *elicits, None),
+        Era::Legacy { conversation } => {
+            let elicits = conversation.as_ref().is_some_and(|conversation| conversation.elicits);
+            let label = conversation.as_ref().map(|conversation| label(conversation, &asked.id));
+            // Without a stream there is no way to ask.
+            (false, elicits && streams, label)
+        }
+    };
+    CallFormat {
+        id: asked.id.clone(),
+        is_modern,
+        label,
+        progress_token: asked.progress_token().cloned(),
+        elicits,
+        may_approve: call.principal.scopes.allow(Scope::Approve),
+        streams,
+        session: call.session_id.clone(),
+    }
+}
+
+/// Names a request among those of all clients.
+fn label(conversation: &Conversation, id: &Value) -> String {
+    format!("{conversation}/{id}")
+}
+
+/// Handles `notifications/cancelled` of a legacy client: ends the turn of the request, which gets no response.
+pub(super) async fn cancel(call: &Call<'_>, notice: &Notice) -> Result<Response, Problem> {
+    let user = call.named_user(None)?;
+    if let (Some(session), Some(conversation), Some(id)) =
+        (call.find(user.as_deref())?, &notice.conversation, notice.params.get("requestId"))
+        && let Some(turn) = session.hub().close_response(&label(conversation, id))
+    {
+        turns::end(call.host, &turn).await?;
+    }
+    Ok(response::empty(StatusCode::ACCEPTED))
+}
+
+/// Handles a legacy client's answer to a form. The response to the call goes on.
+pub(super) async fn answer(call: &Call<'_>, call_id: &str, reply: &Reply) -> Result<Response, Problem> {
+    let session = call.session_of(None)?;
+    let pending = session.pending()?;
+    let waiting = pending.iter().find(|call| *call.call_id == *call_id);
+    if let Some(result) = waiting.and_then(|call| elicitation::given(call, reply.result.as_ref())) {
+        result.send(call, session, "", ResponseMode::Receipt).await?;
+    }
+    Ok(response::empty(StatusCode::ACCEPTED))
+}
+
+/// The format of the response to a call.
+struct Format {
+    call: CallFormat,
+    /// How often the turn has waited before.
+    waits: u32,
+    host: Weak<SessionHost>,
+    /// The response to a client that reads no stream.
+    written: Rc<RefCell<Option<Value>>>,
+}
+
+impl Format {
+    fn new(call: &Call<'_>, asked: &Asked, waits: u32) -> Self {
+        Self { call: call_format(call, asked), waits, host: Rc::downgrade(call.host), written: Rc::default() }
+    }
+}
+
+impl TurnFormat for Format {
+    fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
+        Box::new(Writer::new(self.call.clone(), turn, 0, Rc::clone(&self.written)))
+    }
+
+    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
+        Box::new(Writer::new(self.call.clone(), turn, self.waits, Rc::clone(&self.written)))
+    }
+
+    fn respond<'a>(
+        &'a self,
+        turn: &'a TurnId,
+        written: ByteReceiver,
+    ) -> LocalBoxFuture<'a, Result<Response, Problem>> {
+        async move {
+            if self.call.streams {
+                let messages = if self.call.is_modern { self.cancels(turn, written) } else { written };
+                return Ok(feed::response(messages, "text/event-stream"));
+            }
+            let interrupted = |_| {
+                let detail = format!("turn {turn} was interrupted; its session continues it");
+                Problem::new(ErrorCode::Unavailable, detail)
+            };
+            written.try_for_each(|_| ready(Ok(()))).await.map_err(interrupted)?;
+            let message = self.written.borrow_mut().take();
+            response::json(StatusCode::OK, &message.ok_or_else(|| interrupted(Interrupted))?)
+        }
+        .boxed_local()
+    }
+}
+
+impl Format {
+    /// Ends the turn if the client closes the stream before its end: so a modern client cancels its request.
+    fn cancels(&self, turn: &TurnId, mut messages: ByteReceiver) -> ByteReceiver {
+        let (sender, left) = oneshot::channel::<()>();
+        if let Some(host) = self.host.upgrade() {
+            let (own, turn) = (Weak::clone(&self.host), turn.clone());
+            host.spawn(async move {
+                if left.await.is_err()
+                    && let Some(host) = own.upgrade()
+                {
+                    // A turn that cannot be ended now continues, as after any lost connection.
+                    let _ = turns::end_running(&host, &turn).await;
+                }
+            });
+        }
+        let mut sender = Some(sender);
+        let messages = stream::poll_fn(move |task| {
+            let polled = messages.poll_next_unpin(task);
+            if matches!(polled, Poll::Ready(None | Some(Err(_))))
+                && let Some(sender) = sender.take()
+            {
+                // The task may have ended with the session, which has the same effect.
+                let _ = sender.send(());
+            }
+            polled
+        });
+        messages.boxed_local()
+    }
+}

@@ -1,0 +1,210 @@
+//! The tools: one to ask each agent, and the search of memory.
+
+use super::fault::Fault;
+use super::message::Asked;
+use super::rpc::{Failure, cached};
+use crate::http::gateway::{GatewayConfig, TenantCall};
+use crate::http::memory::{self, Search};
+use crate::standard::DEFAULT_AGENT;
+use crate::types::{AgentId, Problem, SessionId, json::from_value};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The tool that asks the default agent. The tools of the others begin with it.
+const ASK: &str = "ask_agent";
+const SEARCH: &str = "search_memory";
+/// How long a client may cache the list, in milliseconds: it changes with the deployment.
+const LIST_TTL_MS: u64 = 300_000;
+
+/// A tool that a client calls.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// Posts a message to a session of this agent.
+    Ask(AgentId),
+    SearchMemory,
+}
+
+/// The arguments of [`Tool::Ask`].
+#[derive(Deserialize)]
+pub(super) struct AskArgs {
+    pub message: String,
+    session: Option<String>,
+}
+
+impl AskArgs {
+    /// Reads the arguments of a call.
+    ///
+    /// # Errors
+    /// `validation_failed`.
+    pub fn read(asked: &Asked) -> Result<(Self, Option<SessionId>), Problem> {
+        let args: Self = read(asked)?;
+        let session = args.session.as_deref().map(|id| {
+            let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
+            SessionId::parse(id).ok_or_else(|| Problem::field("/session", expected))
+        });
+        let session = session.transpose()?;
+        Ok((args, session))
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(asked: &Asked) -> Result<T, Problem> {
+    let args = asked.params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    from_value(args).map_err(|error| Problem::fields(vec![error]))
+}
+
+/// Returns the agents of the deployment.
+fn agents(config: &GatewayConfig) -> impl Iterator<Item = AgentId> {
+    std::iter::once(DEFAULT_AGENT.into()).chain(config.agents.iter().cloned())
+}
+
+/// Returns the name of the tool that asks an agent.
+pub(super) fn asks(agent: &AgentId) -> String {
+    if &**agent == DEFAULT_AGENT { ASK.to_owned() } else { format!("{ASK}_{}", &**agent) }
+}
+
+/// Returns the tool that a call names.
+///
+/// # Errors
+/// For an unknown tool.
+pub(super) fn find(asked: &Asked) -> Result<Tool, Fault> {
+    let name =
+        asked.text("name").ok_or_else(|| Fault::invalid_params("`name` must be the name of a tool"))?;
+    if name == SEARCH {
+        return Ok(Tool::SearchMemory);
+    }
+    let agent = match name.strip_prefix(ASK) {
+        Some("") => Some(DEFAULT_AGENT.into()),
+        Some(rest) => rest.strip_prefix('_').and_then(AgentId::parse),
+        None => None,
+    };
+    agent.map(Tool::Ask).ok_or_else(|| unknown(name))
+}
+
+/// Returns the error for a tool that does not exist.
+pub(super) fn unknown(name: &str) -> Fault {
+    Fault::invalid_params(&format!("unknown tool {name:?}"))
+}
+
+/// `tools/list`.
+pub(super) fn list(config: &GatewayConfig, asked: &Asked) -> Value {
+    let mut tools: Vec<_> = agents(config).map(|agent| ask_tool(&agent)).collect();
+    tools.push(search_tool(config));
+    cached(asked, LIST_TTL_MS, json!({ "tools": tools }))
+}
+
+fn ask_tool(agent: &AgentId) -> Value {
+    let description = format!(
+        "Sends a message to the agent {:?} and returns its reply. The agent works with its own tools, files and \
+         memory. Within a session, it remembers the earlier messages.",
+        &**agent
+    );
+    json!({
+        "name": asks(agent),
+        "title": format!("Ask the agent {}", &**agent),
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string", "description": "What to tell the agent."},
+                "session": {
+                    "type": "string",
+                    "description": "The session to continue: `session` of an earlier result, or an id of your own.",
+                },
+            },
+            "required": ["message"],
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "session": {"type": "string", "description": "The session of the turn."},
+                "turn": {"type": "string", "description": "The turn that the message has started."},
+                "status": {"type": "string", "description": "completed, failed, canceled or waiting"},
+                "stop_reason": {"type": "string", "description": "Why the turn ended."},
+                "pending": {
+                    "type": "array",
+                    "description": "The calls that wait for a decision or an answer.",
+                    "items": {"type": "object"},
+                },
+            },
+            "required": ["session", "turn", "status"],
+        },
+        "annotations": {"readOnlyHint": false, "openWorldHint": true},
+    })
+}
+
+fn search_tool(config: &GatewayConfig) -> Value {
+    let agents: Vec<_> = agents(config).collect();
+    json!({
+        "name": SEARCH,
+        "title": "Search memory",
+        "description": "Searches what an agent remembers about its user across sessions.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "The text to search for."},
+                "scope": {
+                    "type": "string",
+                    "enum": ["facts", "sessions"],
+                    "description": "`facts` (default): remembered facts. `sessions`: past messages.",
+                },
+                "limit": {"type": "integer", "minimum": 1, "maximum": 200, "description": "Maximum number of hits."},
+                "agent": {"type": "string", "enum": agents, "description": "The agent; `default` unless given."},
+            },
+            "required": ["query"],
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {"hits": {"type": "array", "items": {"type": "object"}}},
+            "required": ["hits"],
+        },
+        "annotations": {"readOnlyHint": true, "openWorldHint": false},
+    })
+}
+
+#[derive(Deserialize)]
+struct SearchArgs {
+    query: String,
+    scope: Option<String>,
+    limit: Option<usize>,
+    agent: Option<String>,
+}
+
+/// Searches memory.
+///
+/// # Errors
+/// A problem that is not about the arguments.
+pub(super) async fn search(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, Failure> {
+    let found = async {
+        let SearchArgs { query, scope, limit, agent } = read(asked)?;
+        let search = Search { q: query, user: None, agent, limit, scope };
+        memory::find(call, search, "/").await
+    };
+    let hits = match found.await {
+        Ok(hits) => hits,
+        Err(problem) => return Ok(failed(problem)?),
+    };
+    let line = |hit: &Value| {
+        let day = hit["ts"].as_str().and_then(|at| at.get(..10)).unwrap_or_default();
+        format!("{day}: {}", hit["text"].as_str().unwrap_or_default())
+    };
+    let lines: Vec<_> = hits.iter().map(line).collect();
+    let text = if lines.is_empty() { "Nothing found.".to_owned() } else { lines.join("\n") };
+    Ok(json!({"content": [{"type": "text", "text": text}], "structuredContent": {"hits": hits}}))
+}
+
+/// Returns the result of a call that a problem has ended, so that a model can read it.
+///
+/// # Errors
+/// A problem that the client has to handle: of its credentials, of a limit, or of the server.
+pub(super) fn failed(problem: Problem) -> Result<Value, Problem> {
+    match problem.code.status() {
+        401 | 403 | 429 | 500.. => Err(problem),
+        _ if problem.errors.is_empty() => Ok(error(&problem.detail)),
+        _ => Ok(error(&problem.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))),
+    }
+}
+
+/// Returns the result of a failed call.
+pub(super) fn error(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}], "isError": true})
+}

@@ -1,0 +1,209 @@
+//! Writes a turn as the response to a call: notifications of its progress, and its result.
+
+use super::elicitation;
+use super::rpc::completed;
+use crate::session::{
+    frame::{Event, Frame},
+    hub::Projection,
+};
+use crate::types::{Delta, EventKind, Pending, SessionId, StopReason, TurnEnd, TurnId, TurnStatus};
+use serde_json::{Map, Value, json};
+use std::{cell::RefCell, rc::Rc};
+
+/// Characters of text between two notifications of progress.
+const PROGRESS_TEXT: usize = 200;
+
+/// How a call is written.
+#[derive(Clone)]
+pub(super) struct CallFormat {
+    /// The id of the request.
+    pub id: Value,
+    pub is_modern: bool,
+    /// Names the request among those of all clients, so that it can be canceled.
+    pub label: Option<String>,
+    pub progress_token: Option<Value>,
+    /// Whether the client can show forms to its user.
+    pub elicits: bool,
+    /// Whether the caller may approve calls about which a rule of the operator asks.
+    pub may_approve: bool,
+    /// Whether the client reads a stream.
+    pub streams: bool,
+    pub session: SessionId,
+}
+
+/// Writes the messages of a response.
+pub(super) struct Writer {
+    format: CallFormat,
+    turn: TurnId,
+    /// How often the turn has waited before; the response does not end there.
+    earlier_waits: u32,
+    /// The last message.
+    written: Rc<RefCell<Option<Value>>>,
+    progress: u64,
+    /// Text that no notification has reported.
+    unreported: String,
+    reply: String,
+    has_ended: bool,
+}
+
+impl Writer {
+    /// Creates a writer that leaves the last message in `written` if the client reads no stream.
+    pub fn new(
+        format: CallFormat,
+        turn: &TurnId,
+        earlier_waits: u32,
+        written: Rc<RefCell<Option<Value>>>,
+    ) -> Self {
+        Self {
+            format,
+            turn: turn.clone(),
+            earlier_waits,
+            written,
+            progress: 0,
+            unreported: String::new(),
+            reply: String::new(),
+            has_ended: false,
+        }
+    }
+
+    fn send(&self, message: &Value, out: &mut Vec<u8>) {
+        if self.format.streams {
+            out.extend_from_slice(b"data: ");
+            out.extend_from_slice(message.to_string().as_bytes());
+            out.extend_from_slice(b"\n\n");
+        }
+    }
+
+    fn report(&mut self, message: &str, out: &mut Vec<u8>) {
+        let Some(token) = &self.format.progress_token else { return };
+        self.progress += 1;
+        let params = json!({"progressToken": token, "progress": self.progress, "message": message});
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}), out);
+    }
+
+    fn text(&mut self, delta: &str, out: &mut Vec<u8>) {
+        self.unreported.push_str(delta);
+        if self.unreported.chars().count() >= PROGRESS_TEXT {
+            self.report_text(out);
+        }
+    }
+
+    fn report_text(&mut self, out: &mut Vec<u8>) {
+        let text = std::mem::take(&mut self.unreported);
+        if !text.trim().is_empty() {
+            self.report(&text, out);
+        }
+    }
+
+    fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
+        let may_approve = self.format.may_approve;
+        let form = |call: &Pending| Some((call.call_id.clone(), elicitation::form(call, may_approve)?));
+        let forms: Vec<_> = match self.format.elicits {
+            true => pending.iter().filter_map(form).collect(),
+            false => Vec::new(),
+        };
+        if forms.is_empty() {
+            return self.finish_waiting(pending, out);
+        }
+        let session = &self.format.session;
+        if self.format.is_modern {
+            let request = |params| json!({"method": "elicitation/create", "params": params});
+            let requests: Map<_, _> =
+                forms.into_iter().map(|(id, form)| (id.to_string(), request(form))).collect();
+            let state = format!("{session}/{}", self.turn);
+            let result = json!({
+                "resultType": "input_required", "inputRequests": requests, "requestState": state,
+            });
+            return self.finish(result, out);
+        }
+        for (call, form) in forms {
+            let id = format!("{session}/{call}");
+            let request = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form});
+            self.send(&request, out);
+        }
+    }
+
+    /// Ends the response although the turn waits, because the client cannot ask its user.
+    fn finish_waiting(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
+        let names = pending.iter().map(|call| format!("{} (call {})", call.name, call.call_id));
+        let text = format!(
+            "[The turn waits for a decision or an answer: {}. Give it in another client of the session {}.]",
+            names.collect::<Vec<_>>().join(", "),
+            self.format.session
+        );
+        let text = if self.reply.is_empty() { text } else { format!("{}\n\n{text}", self.reply) };
+        let mut about = self.about(TurnStatus::Waiting, StopReason::Waiting);
+        about["pending"] = json!(pending);
+        let content = json!([{"type": "text", "text": text}]);
+        self.finish(json!({"content": content, "structuredContent": about}), out);
+    }
+
+    fn end(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
+        let about = self.about(end.status, end.stop_reason);
+        let reply = end.reply.as_ref().map_or(self.reply.as_str(), |reply| &reply.text);
+        let (text, is_error) = match end.status {
+            TurnStatus::Failed => {
+                (end.error.as_ref().map_or("the turn failed", |error| error.message.as_str()), true)
+            }
+            TurnStatus::Canceled => ("the turn was canceled", true),
+            TurnStatus::Completed | TurnStatus::Running | TurnStatus::Waiting => (reply, false),
+        };
+        let content = json!([{"type": "text", "text": text}]);
+        let mut result = json!({"content": content, "structuredContent": about});
+        if is_error {
+            result["isError"] = true.into();
+        }
+        self.finish(result, out);
+    }
+
+    fn about(&self, status: TurnStatus, reason: StopReason) -> Value {
+        json!({"session": self.format.session, "turn": self.turn, "status": status, "stop_reason": reason})
+    }
+
+    fn finish(&mut self, result: Value, out: &mut Vec<u8>) {
+        self.has_ended = true;
+        let message = completed(&self.format.id, self.format.is_modern, result);
+        match self.format.streams {
+            true => self.send(&message, out),
+            false => *self.written.borrow_mut() = Some(message),
+        }
+    }
+}
+
+impl Projection for Writer {
+    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        let record = match event {
+            Event::Delta(Delta::Text { delta, .. }) => return self.text(delta, out),
+            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => return,
+            Event::Record(record) => record,
+        };
+        match &record.kind {
+            EventKind::MessageCompleted { message } => {
+                self.report_text(out);
+                self.reply = message.text();
+            }
+            EventKind::TurnResumed { .. } => self.unreported.clear(),
+            EventKind::ToolStarted { name, .. } => self.report(&format!("Calls {name}."), out),
+            EventKind::SubagentStarted { agent, task, .. } => {
+                self.report(&format!("Starts the subagent {agent}: {task}"), out);
+            }
+            EventKind::TurnWaiting { .. } if self.earlier_waits > 0 => self.earlier_waits -= 1,
+            EventKind::TurnWaiting { pending } => self.wait(pending, out),
+            EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
+                self.end(end, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_last(&self, _frame: &Frame) -> bool {
+        self.has_ended
+    }
+
+    fn responds_to(&self, request: &str) -> bool {
+        self.format.label.as_deref() == Some(request)
+    }
+}

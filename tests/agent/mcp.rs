@@ -1,0 +1,321 @@
+//! Calls of MCP that ask an agent, with the session's object in memory.
+
+use crate::http::{request, set_header, status, stream, whole};
+use crate::stage::{Stage, ms};
+use edge_harness::http::{Response, session};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::session::hub::ByteReceiver;
+use edge_harness::types::{
+    Category, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role, Scope,
+    Scopes,
+};
+use futures::{FutureExt, StreamExt};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{cell::RefCell, rc::Rc};
+
+const ROUTE: &str = "POST /mcp";
+const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
+const MODERN: &str = "2026-07-28";
+/// The conversation of a legacy client: its session is `s`.
+const CONVERSATION: (&str, &str) = ("mcp-session-id", "s");
+
+/// Sends a message, and runs the session's tasks until there is a response.
+fn send(stage: &Stage, headers: &[(&str, &str)], body: &Value) -> Result<Response, Problem> {
+    let mut asked = request(ROUTE, "", &[], body.to_string());
+    headers.iter().for_each(|(name, value)| set_header(&mut asked, name, value));
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    for _ in 0..1_000 {
+        stage.run();
+        if let Some(response) = found.take() {
+            return response;
+        }
+        stage.clock.advance(ms(10));
+    }
+    panic!("no response");
+}
+
+/// Reads the messages of `span` milliseconds, and whether the stream has ended.
+fn read(stage: &Stage, open: &mut ByteReceiver, span: u64) -> (Vec<Value>, bool) {
+    let (mut out, mut has_ended) = (Vec::new(), false);
+    for _ in 0..span / 10 {
+        while let Some(next) = open.next().now_or_never() {
+            let Some(bytes) = next else {
+                has_ended = true;
+                break;
+            };
+            out.extend_from_slice(&bytes.unwrap());
+        }
+        stage.tick(ms(10));
+    }
+    let text = String::from_utf8(out).unwrap();
+    let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    (events.map(|event| serde_json::from_str(event).unwrap()).collect(), has_ended)
+}
+
+fn ask(arguments: &Value, more: &Value) -> Value {
+    let mut body = json!({
+        "jsonrpc": "2.0", "id": 7, "method": "tools/call",
+        "params": {"name": "ask_agent", "arguments": arguments},
+    });
+    more.as_object().unwrap().iter().for_each(|(name, value)| body["params"][name] = value.clone());
+    body
+}
+
+/// Calls as a legacy client that reads streams; returns all messages.
+fn legacy(stage: &Stage, message: &str, more: &Value) -> Vec<Value> {
+    let response = send(stage, &[BOTH, CONVERSATION], &ask(&json!({ "message": message }), more)).unwrap();
+    let (messages, has_ended) = read(stage, &mut stream(response), 3_000);
+    assert!(has_ended);
+    messages
+}
+
+const MODERN_HEADERS: [(&str, &str); 4] =
+    [BOTH, ("mcp-protocol-version", MODERN), ("mcp-method", "tools/call"), ("mcp-name", "ask_agent")];
+
+fn modern_body(message: &str, capabilities: &Value, more: &Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let mut more = more.clone();
+    more["_meta"] = meta;
+    ask(&json!({"message": message, "session": "s"}), &more)
+}
+
+/// Calls as a modern client; returns the result.
+fn modern(stage: &Stage, message: &str, capabilities: &Value, more: &Value) -> Value {
+    let body = modern_body(message, capabilities, more);
+    let (messages, has_ended) = read(stage, &mut stream(send(stage, &MODERN_HEADERS, &body).unwrap()), 3_000);
+    assert_eq!((messages.len(), has_ended), (1, true), "{messages:?}");
+    assert_eq!(messages[0]["id"], json!(7));
+    messages[0]["result"].clone()
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
+    answer(vec![Part::text(text)])
+}
+
+fn calls_first(calls: fn() -> Vec<Part>) -> impl Fn(&ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
+    move |request| match request.messages.last().map(|last| last.role) {
+        Some(Role::Tool) => says("Done"),
+        _ => answer(calls()),
+    }
+}
+
+/// A session in which calls of `write_it` need an approval.
+fn asking(calls: fn() -> Vec<Part>) -> Stage {
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.categories.insert(Category::Other, Policy::Ask);
+    });
+    stage
+}
+
+#[test]
+fn a_call_returns_the_reply() {
+    let stage = Stage::demo();
+    let messages = legacy(&stage, "/say Hello", &json!({}));
+    let result = &messages[0]["result"];
+    assert_eq!((messages.len(), &result["content"]), (1, &json!([{"type": "text", "text": "Hello"}])));
+    let about = &result["structuredContent"];
+    assert_eq!(
+        (&about["session"], &about["status"], &about["stop_reason"]),
+        (&json!("s"), &json!("completed"), &json!("end"))
+    );
+    assert_eq!(result.get("resultType"), None);
+    let result = modern(&stage, "/say Again", &json!({}), &json!({}));
+    assert_eq!((text(&result), &result["resultType"]), ("Again", &json!("complete")));
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], json!("edge-harness"));
+    // A client that reads no streams.
+    let json_only = [("accept", "application/json")];
+    let response = send(&stage, &json_only, &ask(&json!({"message": "/say Third"}), &json!({}))).unwrap();
+    assert_eq!(text(&whole(response)["result"]), "Third");
+    assert_eq!(stage.session().state().activity.totals.turns, 3);
+}
+
+#[test]
+fn progress_is_reported_if_the_client_wants_it() {
+    let calls = || vec![Part::text("Look."), call("c1", "echo", json!({"text": "a"}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let messages = legacy(&stage, "hi", &json!({"_meta": {"progressToken": "p"}}));
+    let (last, progress) = messages.split_last().unwrap();
+    assert_eq!(text(&last["result"]), "Done");
+    let expected = ["Look.", "Calls echo.", "Done"].into_iter().zip(1..).map(|(message, at)| {
+        let params = json!({"progressToken": "p", "progress": at, "message": message});
+        json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    });
+    assert_eq!(progress, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn failures_are_results_that_a_model_can_read() {
+    let refuse = |_: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Auth, "no key"))];
+    let (stage, _) = Stage::scripted(refuse, |builder| builder);
+    let result = legacy(&stage, "hi", &json!({}))[0]["result"].clone();
+    assert_eq!(
+        (&result["isError"], &result["structuredContent"]["status"]),
+        (&json!(true), &json!("failed"))
+    );
+    for (name, expected) in [("ask_agent", "/message"), ("ask_agent_other", "call ask_agent")] {
+        let mut body = ask(&json!({"message": " ", "session": "s"}), &json!({}));
+        body["params"]["name"] = name.into();
+        let response = whole(send(&stage, &[BOTH], &body).unwrap());
+        assert_eq!(response["result"]["isError"], json!(true));
+        assert!(text(&response["result"]).contains(expected), "{response}");
+    }
+}
+
+#[test]
+fn a_modern_client_is_asked_for_input() {
+    let calls =
+        || vec![call("c1", "write_it", json!({"key": "k"})), call("c2", "write_it", json!({"key": "l"}))];
+    let forms = json!({"elicitation": {}});
+    let stage = asking(calls);
+    let first = modern(&stage, "write", &forms, &json!({}));
+    assert_eq!(first["resultType"], json!("input_required"));
+    let form = &first["inputRequests"]["c1"];
+    assert_eq!(form["method"], json!("elicitation/create"));
+    assert_eq!(form["params"]["requestedSchema"]["required"], json!(["approved"]));
+    assert!(form["params"]["message"].as_str().unwrap().contains(r#"{"key":"k"}"#));
+    let state = &first["requestState"];
+    let answered = |answers: Value| {
+        modern(&stage, "write", &forms, &json!({"requestState": state, "inputResponses": answers}))
+    };
+    // What is missing is requested again.
+    for answers in [json!({}), json!({"c1": {"action": "accept", "content": {}}})] {
+        assert_eq!(answered(answers)["inputRequests"].as_object().unwrap().len(), 2);
+    }
+    let approve = json!({"action": "accept", "content": {"approved": true}});
+    let half = answered(json!({"c1": approve, "c9": approve}));
+    assert_eq!(half["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["c2"]);
+    let last = answered(json!({"c2": {"action": "decline"}}));
+    assert_eq!((text(&last), &last["resultType"]), ("Done", &json!("complete")));
+    // A request whose response was lost gets it again.
+    assert_eq!(text(&answered(json!({"c2": {"action": "decline"}}))), "Done");
+    let outcomes = stage.outcomes(last["structuredContent"]["turn"].as_str().unwrap());
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+    assert_eq!(stage.session().state().activity.totals.turns, 1);
+}
+
+#[test]
+fn a_client_that_shows_no_forms_reads_what_waits() {
+    let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
+    let stage = asking(calls);
+    let result = modern(&stage, "write", &json!({"elicitation": {"url": {}}}), &json!({}));
+    assert!(text(&result).contains("write_it (call c1)"), "{result}");
+    let about = &result["structuredContent"];
+    assert_eq!((&about["status"], &about["pending"][0]["call_id"]), (&json!("waiting"), &json!("c1")));
+    let stage = asking(calls);
+    let messages = legacy(&stage, "write", &json!({}));
+    assert!(text(&messages[0]["result"]).contains("write_it (call c1)"));
+}
+
+#[test]
+fn a_legacy_client_answers_forms_while_its_call_goes_on() {
+    let conversation = ("mcp-session-id", "s+forms");
+    let question =
+        || vec![call("c1", "ask_user", json!({"question": "Tea?", "options": [{"label": "Yes"}]}))];
+    let (stage, models) = Stage::scripted(calls_first(question), |builder| builder);
+    let call = ask(&json!({"message": "ask"}), &json!({}));
+    let mut open = stream(send(&stage, &[BOTH, conversation], &call).unwrap());
+    let (messages, has_ended) = read(&stage, &mut open, 500);
+    assert_eq!((messages.len(), has_ended), (1, false));
+    let asked = &messages[0];
+    assert_eq!((&asked["method"], &asked["id"]), (&json!("elicitation/create"), &json!("s/c1")));
+    let answer = json!({"type": "string", "title": "Answer", "enum": ["Yes"]});
+    assert_eq!(asked["params"]["requestedSchema"]["properties"]["answer"], answer);
+    let result = json!({"action": "accept", "content": {"answer": "Yes"}});
+    let reply = json!({"jsonrpc": "2.0", "id": "s/c1", "result": result});
+    assert_eq!(status(&send(&stage, &[BOTH, conversation], &reply).unwrap()), 202);
+    let (messages, has_ended) = read(&stage, &mut open, 500);
+    assert_eq!((text(&messages[0]["result"]), has_ended), ("Done", true));
+    let said = format!("{:?}", models.requests()[1].messages.last());
+    assert!(said.contains("User answered: Yes"), "{said}");
+    // A late answer changes nothing.
+    assert_eq!(status(&send(&stage, &[BOTH, conversation], &reply).unwrap()), 202);
+}
+
+#[test]
+fn only_an_approver_is_asked_about_rules_of_the_operator() {
+    let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let body = modern_body("write", &json!({"elicitation": {}}), &json!({}));
+    let policy = |scopes: &[Scope]| {
+        let mut asked = request(ROUTE, "", &MODERN_HEADERS, body.to_string());
+        asked.principal.scopes = Scopes(scopes.to_vec());
+        asked.principal.policy.rules.categories.insert(Category::Other, Policy::Ask);
+        let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+        let into = Rc::clone(&found);
+        stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+        stage.run();
+        let mut open = stream(found.take().unwrap().unwrap());
+        read(&stage, &mut open, 500).0[0]["result"].clone()
+    };
+    assert_eq!(policy(&[Scope::Chat])["structuredContent"]["status"], json!("waiting"));
+    assert_eq!(policy(&[Scope::Chat, Scope::Approve])["resultType"], json!("input_required"));
+}
+
+#[test]
+fn a_legacy_client_cancels_with_a_notification() {
+    let stage = Stage::demo();
+    let call = ask(&json!({"message": "/slow 100 900"}), &json!({}));
+    let mut open = stream(send(&stage, &[BOTH, CONVERSATION], &call).unwrap());
+    assert_eq!(read(&stage, &mut open, 300), (vec![], false));
+    let cancel =
+        |id: u64| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    send(&stage, &[BOTH, CONVERSATION], &cancel(8)).unwrap();
+    send(&stage, &[BOTH, ("mcp-session-id", "t")], &cancel(7)).unwrap();
+    assert_eq!(read(&stage, &mut open, 300), (vec![], false));
+    assert_eq!(status(&send(&stage, &[BOTH, CONVERSATION], &cancel(7)).unwrap()), 202);
+    assert_eq!(read(&stage, &mut open, 300), (vec![], true));
+    assert!(stage.kinds().contains(&"turn.canceled".to_owned()));
+    // Closing the stream is no cancellation for this client.
+    drop(stream(send(&stage, &[BOTH, CONVERSATION], &call).unwrap()));
+    stage.live(ms(1_000));
+    assert!(stage.session().state().activity.turn.is_some());
+}
+
+#[test]
+fn a_modern_client_cancels_by_closing_the_stream() {
+    let stage = Stage::demo();
+    let first = modern_body("/slow 100 900", &json!({}), &json!({}));
+    let open = stream(send(&stage, &MODERN_HEADERS, &first).unwrap());
+    let queued =
+        stream(send(&stage, &MODERN_HEADERS, &modern_body("/say next", &json!({}), &json!({}))).unwrap());
+    drop(queued);
+    stage.run();
+    assert_eq!(stage.session().state().activity.queue.len(), 0);
+    assert!(stage.session().state().activity.turn.is_some());
+    drop(open);
+    stage.run();
+    assert!(stage.session().state().activity.turn.is_none());
+    assert!(stage.kinds().contains(&"turn.canceled".to_owned()));
+}
+
+#[test]
+fn closing_the_stream_of_a_finished_request_cancels_nothing() {
+    let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
+    let stage = asking(calls);
+    modern(&stage, "write", &json!({"elicitation": {}}), &json!({}));
+    stage.run();
+    assert_eq!(stage.session().pending().unwrap().len(), 1);
+    // The server ends the stream when it restarts; the turn goes on.
+    let stage = Stage::demo();
+    let mut open =
+        stream(send(&stage, &MODERN_HEADERS, &modern_body("/slow 100 9", &json!({}), &json!({}))).unwrap());
+    stage.tick(ms(100));
+    stage.session().hub().detach();
+    assert!(open.next().now_or_never().is_some());
+    while let Some(Some(_)) = open.next().now_or_never() {}
+    drop(open);
+    stage.run();
+    assert!(stage.session().state().activity.turn.is_some());
+}
