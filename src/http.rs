@@ -37,6 +37,7 @@ mod loopback;
 mod memory;
 pub mod moves;
 pub mod multipart;
+mod oauth;
 pub mod owner;
 mod page;
 mod patch;

@@ -33,6 +33,8 @@ pub struct AuthCache {
     pub(super) failures: FailureLimit,
     /// Key sets by the URL that publishes them.
     pub(super) key_sets: Expiring<KeySet>,
+    /// The issuers of tenants, by the name of the tenant; `None` for a tenant without one.
+    pub(super) issuers: Expiring<Option<Rc<str>>>,
     /// The key that signs tickets. It does not change as long as the operator's key stays the same.
     pub(super) ticket_key: OnceCell<Rc<str>>,
 }
@@ -56,6 +58,7 @@ impl Default for AuthCache {
             unknown_issuers: Expiring::new(MAX_CREDENTIALS),
             failures: FailureLimit::default(),
             key_sets: Expiring::new(MAX_KEY_SETS),
+            issuers: Expiring::new(MAX_CREDENTIALS),
             ticket_key: OnceCell::new(),
         }
     }
@@ -67,8 +70,9 @@ impl AuthCache {
         self.callers.retain(|caller| caller.tenant != *tenant);
     }
 
-    /// Forgets that an issuer is unknown, because a tenant now trusts it.
+    /// Forgets that an issuer is unknown, and which tenants have which, because a tenant now trusts it.
     pub(super) fn forget_issuer(&self, issuer: &str) {
+        self.issuers.retain(|_| false);
         self.unknown_issuers.remove(&sha256_hex(issuer.as_bytes()));
     }
 }

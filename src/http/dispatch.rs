@@ -14,10 +14,10 @@ use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::idempotency::{self, DirectoryStore, RequestKey};
 use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
-use super::response::{self, Body, Response};
+use super::response::{self, Body, Response, ResponseExt};
 use super::route::{Handler, Responding, RouteMatch};
-use super::{auth, cors, request_limit, routes};
-use crate::types::{Principal, Problem, RequestId, Scope, SessionId, TenantId};
+use super::{auth, cors, oauth, request_limit, routes};
+use crate::types::{ErrorCode, Principal, Problem, RequestId, Scope, SessionId, TenantId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
@@ -41,6 +41,8 @@ pub async fn handle(
     let found = routes::find(request.method(), request.uri().path());
     let write_problem =
         found.as_ref().map_or(response::problem as WriteProblem, |found| found.route.write_problem);
+    let provider = found.as_ref().is_ok_and(|found| found.route.names_provider);
+    let challenge = provider.then(|| oauth::challenge(&request));
     let mut headers = cors::headers(&gateway.config.origins, &request);
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert(HeaderName::from_static("x-request-id"), id);
@@ -61,7 +63,11 @@ pub async fn handle(
                     "event": "request.failed", "request_id": request_id, "cause": problem.to_string(),
                 }));
             }
-            write_problem(&problem, &request_id)
+            let response = write_problem(&problem, &request_id);
+            match challenge.filter(|_| problem.code == ErrorCode::Unauthenticated) {
+                Some(challenge) => response.with("www-authenticate", &challenge),
+                None => response,
+            }
         }
     };
     response.headers_mut().extend(headers);

@@ -56,6 +56,8 @@ pub struct Route {
     pub handler: Handler,
     /// Writes problems of the route.
     pub write_problem: WriteProblem,
+    /// Whether the response to a request without a valid credential names the metadata of [`super::oauth`].
+    pub names_provider: bool,
     /// Whether a `?ticket=` is accepted in place of a key.
     pub accepts_ticket: bool,
     /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
@@ -75,6 +77,7 @@ impl Route {
             path,
             handler,
             write_problem: response::problem,
+            names_provider: false,
             accepts_ticket: false,
             once: false,
             creates_session: false,
@@ -85,6 +88,12 @@ impl Route {
     /// Writes problems in the format of another protocol.
     pub const fn problems(mut self, write: WriteProblem) -> Self {
         self.write_problem = write;
+        self
+    }
+
+    /// Names the metadata with which a client finds the identity provider.
+    pub const fn names_provider(mut self) -> Self {
+        self.names_provider = true;
         self
     }
 

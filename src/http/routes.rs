@@ -7,7 +7,7 @@ use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
-use super::{audit, export, keys, lists, memory, moves, tenants, tickets, usage, users, workspace};
+use super::{audit, export, keys, lists, memory, moves, oauth, tenants, tickets, usage, users, workspace};
 use crate::types::Scope::{self, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -76,7 +76,9 @@ pub static ROUTES: &[Route] = &[
     split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
     split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
     face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
-    split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)),
+    split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)).names_provider(),
+    Route::new(GET, "/.well-known/oauth-protected-resource", Handler::Public(run!(oauth::metadata))),
+    Route::new(GET, "/.well-known/oauth-protected-resource/mcp", Handler::Public(run!(oauth::metadata))),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),

@@ -10,6 +10,7 @@ mod export;
 mod faces;
 mod idempotency;
 mod limits;
+mod mcp;
 mod moves;
 mod rules;
 mod signatures;
