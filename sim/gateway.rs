@@ -165,6 +165,7 @@ pub fn authorize(call: &SessionRequest) -> Result<(), Problem> {
     match found.route.handler {
         Handler::Session(scope, _)
         | Handler::Face(scope, ..)
+        | Handler::Split(scope, ..)
         | Handler::NewSession(scope, _)
         | Handler::Unread(scope, _)
             if !call.principal.scopes.allow(scope) =>

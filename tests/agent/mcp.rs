@@ -17,8 +17,8 @@ use std::{cell::RefCell, rc::Rc};
 const ROUTE: &str = "POST /mcp";
 const BOTH: (&str, &str) = ("accept", "application/json, text/event-stream");
 const MODERN: &str = "2026-07-28";
-/// The conversation of a legacy client: its session is `s`.
-const CONVERSATION: (&str, &str) = ("mcp-session-id", "s");
+/// A legacy client whose calls run in the session `s`.
+const CLIENT: (&str, &str) = ("mcp-session-id", "s");
 
 /// Sends a message, and runs the session's tasks until there is a response.
 fn send(stage: &Stage, headers: &[(&str, &str)], body: &Value) -> Result<Response, Problem> {
@@ -66,7 +66,7 @@ fn ask(arguments: &Value, more: &Value) -> Value {
 
 /// Calls as a legacy client that reads streams; returns all messages.
 fn legacy(stage: &Stage, message: &str, more: &Value) -> Vec<Value> {
-    let response = send(stage, &[BOTH, CONVERSATION], &ask(&json!({ "message": message }), more)).unwrap();
+    let response = send(stage, &[BOTH, CLIENT], &ask(&json!({ "message": message }), more)).unwrap();
     let (messages, has_ended) = read(stage, &mut stream(response), 3_000);
     assert!(has_ended);
     messages
@@ -220,12 +220,12 @@ fn a_client_that_shows_no_forms_reads_what_waits() {
 
 #[test]
 fn a_legacy_client_answers_forms_while_its_call_goes_on() {
-    let conversation = ("mcp-session-id", "s+forms");
+    let client = ("mcp-session-id", "s+forms");
     let question =
         || vec![call("c1", "ask_user", json!({"question": "Tea?", "options": [{"label": "Yes"}]}))];
     let (stage, models) = Stage::scripted(calls_first(question), |builder| builder);
     let call = ask(&json!({"message": "ask"}), &json!({}));
-    let mut open = stream(send(&stage, &[BOTH, conversation], &call).unwrap());
+    let mut open = stream(send(&stage, &[BOTH, client], &call).unwrap());
     let (messages, has_ended) = read(&stage, &mut open, 500);
     assert_eq!((messages.len(), has_ended), (1, false));
     let asked = &messages[0];
@@ -234,13 +234,13 @@ fn a_legacy_client_answers_forms_while_its_call_goes_on() {
     assert_eq!(asked["params"]["requestedSchema"]["properties"]["answer"], answer);
     let result = json!({"action": "accept", "content": {"answer": "Yes"}});
     let reply = json!({"jsonrpc": "2.0", "id": "s/c1", "result": result});
-    assert_eq!(status(&send(&stage, &[BOTH, conversation], &reply).unwrap()), 202);
+    assert_eq!(status(&send(&stage, &[BOTH, client], &reply).unwrap()), 202);
     let (messages, has_ended) = read(&stage, &mut open, 500);
     assert_eq!((text(&messages[0]["result"]), has_ended), ("Done", true));
     let said = format!("{:?}", models.requests()[1].messages.last());
     assert!(said.contains("User answered: Yes"), "{said}");
     // A late answer changes nothing.
-    assert_eq!(status(&send(&stage, &[BOTH, conversation], &reply).unwrap()), 202);
+    assert_eq!(status(&send(&stage, &[BOTH, client], &reply).unwrap()), 202);
 }
 
 #[test]
@@ -267,18 +267,18 @@ fn only_an_approver_is_asked_about_rules_of_the_operator() {
 fn a_legacy_client_cancels_with_a_notification() {
     let stage = Stage::demo();
     let call = ask(&json!({"message": "/slow 100 900"}), &json!({}));
-    let mut open = stream(send(&stage, &[BOTH, CONVERSATION], &call).unwrap());
+    let mut open = stream(send(&stage, &[BOTH, CLIENT], &call).unwrap());
     assert_eq!(read(&stage, &mut open, 300), (vec![], false));
     let cancel =
         |id: u64| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
-    send(&stage, &[BOTH, CONVERSATION], &cancel(8)).unwrap();
+    send(&stage, &[BOTH, CLIENT], &cancel(8)).unwrap();
     send(&stage, &[BOTH, ("mcp-session-id", "t")], &cancel(7)).unwrap();
     assert_eq!(read(&stage, &mut open, 300), (vec![], false));
-    assert_eq!(status(&send(&stage, &[BOTH, CONVERSATION], &cancel(7)).unwrap()), 202);
+    assert_eq!(status(&send(&stage, &[BOTH, CLIENT], &cancel(7)).unwrap()), 202);
     assert_eq!(read(&stage, &mut open, 300), (vec![], true));
     assert!(stage.kinds().contains(&"turn.canceled".to_owned()));
     // Closing the stream is no cancellation for this client.
-    drop(stream(send(&stage, &[BOTH, CONVERSATION], &call).unwrap()));
+    drop(stream(send(&stage, &[BOTH, CLIENT], &call).unwrap()));
     stage.live(ms(1_000));
     assert!(stage.session().state().activity.turn.is_some());
 }

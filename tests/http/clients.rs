@@ -40,6 +40,11 @@ fn several_clients_of_one_turn() {
 }
 
 #[test]
+fn mcp() {
+    run("mcp.test.mjs");
+}
+
+#[test]
 fn openai_chat_completions() {
     run("openai.test.mjs");
 }

@@ -4,9 +4,9 @@
 //! an agent runs in the object of its session. All other requests are handled in the gateway.
 
 mod ask;
-mod conversation;
 mod elicitation;
 mod fault;
+mod handshake;
 mod message;
 mod prompts;
 mod resources;
@@ -16,8 +16,8 @@ mod version;
 mod writer;
 
 use self::ask::RequestState;
-use self::conversation::{Conversation, HEADER as CONVERSATION};
 use self::fault::Fault;
+use self::handshake::{HEADER as SESSION_HEADER, Handshake};
 use self::message::{Asked, ClientMessage, Era, Notice, Reply};
 use self::rpc::{Failure, cached};
 use self::tools::{AskArgs, Tool};
@@ -124,23 +124,23 @@ fn discover(asked: &Asked) -> Value {
     cached(asked, DISCOVER_TTL_MS, about)
 }
 
-/// `initialize`: begins a conversation.
+/// `initialize`: begins a handshake.
 fn initialize(call: &TenantCall<'_>, asked: &Asked) -> Result<Response, Problem> {
     let requested = asked.text("protocolVersion").unwrap_or_default();
     let version = LEGACY.into_iter().find(|version| *version == requested).unwrap_or(LEGACY[0]);
     let elicits = asked.params.get("capabilities").is_some_and(message::elicits);
-    let conversation = Conversation::new(call.gateway.make_id(), elicits);
+    let handshake = Handshake::new(call.gateway.make_id(), elicits);
     let result = json!({
         "protocolVersion": version, "capabilities": capabilities(), "serverInfo": rpc::server_info(),
         "instructions": INSTRUCTIONS,
     });
-    Ok(rpc::respond(asked, call.request_id, Ok(result))?.with(CONVERSATION, &conversation.to_string()))
+    Ok(rpc::respond(asked, call.request_id, Ok(result))?.with(SESSION_HEADER, &handshake.to_string()))
 }
 
 /// Returns the session of a request that a legacy client cancels; `None` for any other notification.
 fn cancels(notice: &Notice) -> Option<&SessionId> {
-    let conversation = notice.conversation.as_ref().filter(|_| notice.method == "notifications/cancelled");
-    conversation.map(Conversation::session)
+    let handshake = notice.handshake.as_ref().filter(|_| notice.method == "notifications/cancelled");
+    handshake.map(Handshake::session)
 }
 
 /// Returns the session and the call that a legacy client's answer to a form is for.
@@ -176,9 +176,9 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let session = match (RequestState::of(&asked)?, &asked.era) {
         (Some(state), _) => Some(state.session),
         (None, Era::Modern { .. }) => AskArgs::read(&asked)?.1,
-        (None, Era::Legacy { conversation }) => {
+        (None, Era::Legacy { handshake }) => {
             let named = AskArgs::read(&asked)?.1;
-            named.or_else(|| conversation.as_ref().map(|own| own.session_with(&agent)))
+            named.or_else(|| handshake.as_ref().map(|own| own.session_with(&agent)))
         }
     };
     Ok(Target { session, agent: Some(agent.to_string()), ..Target::default() })

@@ -4,7 +4,7 @@
 use super::super::exchange::{Exchange, New, waits_of};
 use super::super::openai::renamed;
 use super::super::transcript::Transcript;
-use super::conversation::Conversation;
+use super::handshake::Handshake;
 use super::message::{Asked, Era, Notice, Reply};
 use super::rpc::Failure;
 use super::tools::{self, AskArgs};
@@ -123,9 +123,9 @@ fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
     let streams = accept.contains("text/event-stream");
     let (is_modern, elicits, label) = match &asked.era {
         Era::Modern { elicits } => (true, *elicits, None),
-        Era::Legacy { conversation } => {
-            let elicits = conversation.as_ref().is_some_and(|conversation| conversation.elicits);
-            let label = conversation.as_ref().map(|conversation| label(conversation, &asked.id));
+        Era::Legacy { handshake } => {
+            let elicits = handshake.as_ref().is_some_and(|handshake| handshake.elicits);
+            let label = handshake.as_ref().map(|handshake| label(handshake, &asked.id));
             // Without a stream there is no way to ask.
             (false, elicits && streams, label)
         }
@@ -143,16 +143,16 @@ fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
 }
 
 /// Names a request among those of all clients.
-fn label(conversation: &Conversation, id: &Value) -> String {
-    format!("{conversation}/{id}")
+fn label(handshake: &Handshake, id: &Value) -> String {
+    format!("{handshake}/{id}")
 }
 
 /// Handles `notifications/cancelled` of a legacy client: ends the turn of the request, which gets no response.
 pub(super) async fn cancel(call: &Call<'_>, notice: &Notice) -> Result<Response, Problem> {
     let user = call.named_user(None)?;
-    if let (Some(session), Some(conversation), Some(id)) =
-        (call.find(user.as_deref())?, &notice.conversation, notice.params.get("requestId"))
-        && let Some(turn) = session.hub().close_response(&label(conversation, id))
+    if let (Some(session), Some(handshake), Some(id)) =
+        (call.find(user.as_deref())?, &notice.handshake, notice.params.get("requestId"))
+        && let Some(turn) = session.hub().close_response(&label(handshake, id))
     {
         turns::end(call.host, &turn).await?;
     }

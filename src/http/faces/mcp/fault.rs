@@ -50,7 +50,7 @@ impl Fault {
     }
 
     /// A legacy client then initializes again.
-    pub fn unknown_conversation(message: &str) -> Self {
+    pub fn unknown_session(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, -32001, message)
     }
 

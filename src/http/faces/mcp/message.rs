@@ -1,8 +1,8 @@
 //! Reads the messages of clients, and distinguishes the two eras of the protocol: a *modern* client (2026-07-28)
 //! describes itself in `_meta` of each request; a *legacy* client (2025-11-25 and earlier) begins with `initialize`.
 
-use super::conversation::{Conversation, HEADER as CONVERSATION};
 use super::fault::Fault;
+use super::handshake::{HEADER as SESSION_HEADER, Handshake};
 use super::version::{LEGACY, MODERN};
 use crate::http::body;
 use crate::http::request::{Request, RequestExt};
@@ -35,8 +35,8 @@ pub(super) struct Asked {
 pub(super) struct Notice {
     pub method: String,
     pub params: Map<String, Value>,
-    /// The conversation of a legacy client.
-    pub conversation: Option<Conversation>,
+    /// The handshake of a legacy client.
+    pub handshake: Option<Handshake>,
 }
 
 /// The response of a legacy client to a request of the server.
@@ -53,7 +53,7 @@ pub(super) enum Era {
         elicits: bool,
     },
     Legacy {
-        conversation: Option<Conversation>,
+        handshake: Option<Handshake>,
     },
 }
 
@@ -103,8 +103,8 @@ pub(super) fn read(request: &Request) -> Result<ClientMessage, Refused> {
     };
     match (whole.get("id"), id.clone()) {
         (None, _) => {
-            let conversation = request.header(CONVERSATION).and_then(Conversation::parse);
-            Ok(ClientMessage::Notice(Notice { method, params, conversation }))
+            let handshake = request.header(SESSION_HEADER).and_then(Handshake::parse);
+            Ok(ClientMessage::Notice(Notice { method, params, handshake }))
         }
         (Some(_), None) => Err(invalid("`id` must be a string or an integer")),
         (Some(_), Some(id)) => match era(request, &method, &params) {
@@ -165,11 +165,10 @@ pub(super) fn elicits(capabilities: &Value) -> bool {
 }
 
 fn legacy(request: &Request) -> Result<Era, Fault> {
-    let conversation = request.header(CONVERSATION).map(|id| {
-        Conversation::parse(id)
-            .ok_or_else(|| Fault::unknown_conversation("unknown session; initialize again"))
+    let handshake = request.header(SESSION_HEADER).map(|id| {
+        Handshake::parse(id).ok_or_else(|| Fault::unknown_session("unknown session; initialize again"))
     });
-    Ok(Era::Legacy { conversation: conversation.transpose()? })
+    Ok(Era::Legacy { handshake: handshake.transpose()? })
 }
 
 /// Checks that a header repeats a value of the body.
@@ -259,6 +258,6 @@ mod tests {
         }
         let ping = json!({"jsonrpc": "2.0", "id": "a", "method": "ping"});
         assert!(!asked(&[], &ping).expect("a request").is_modern());
-        assert_eq!(asked(&[(CONVERSATION, "a b")], &ping).err(), Some(-32001));
+        assert_eq!(asked(&[(SESSION_HEADER, "a b")], &ping).err(), Some(-32001));
     }
 }

@@ -1,5 +1,5 @@
-//! The `Mcp-Session-Id` of a legacy client. Nothing is stored for it: it consists of the id of the session in which the
-//! client's calls run unless they name another one, and of what the client has said in `initialize`.
+//! The handshake of a legacy client, which its `Mcp-Session-Id` consists of, so nothing is stored: the session in which
+//! its calls run unless they name another one, and what the client has said in `initialize`.
 
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, GeneratedId, SessionId};
@@ -12,13 +12,13 @@ pub(super) const HEADER: &str = "mcp-session-id";
 const ELICITS: &str = "+forms";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Conversation {
+pub(super) struct Handshake {
     session: SessionId,
     /// Whether the client can show forms to its user.
     pub elicits: bool,
 }
 
-impl Conversation {
+impl Handshake {
     pub fn new(session: SessionId, elicits: bool) -> Self {
         Self { session, elicits }
     }
@@ -29,12 +29,12 @@ impl Conversation {
         Some(Self { session: SessionId::parse(session)?, elicits })
     }
 
-    /// Returns the session of the conversation with the default agent.
+    /// Returns the session of calls that ask the default agent.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Returns the session of the conversation with an agent. A session has one agent.
+    /// Returns the session of calls that ask this agent. A session has one agent.
     pub fn session_with(&self, agent: &AgentId) -> SessionId {
         if &**agent == DEFAULT_AGENT {
             return self.session.clone();
@@ -43,7 +43,7 @@ impl Conversation {
     }
 }
 
-impl fmt::Display for Conversation {
+impl fmt::Display for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.session, if self.elicits { ELICITS } else { "" })
     }
@@ -57,11 +57,11 @@ mod tests {
     #[test]
     fn ids_are_read_as_they_are_written() {
         for elicits in [true, false] {
-            let own = Conversation::new("ses_1".into(), elicits);
-            assert_eq!(Conversation::parse(&own.to_string()), Some(own));
+            let own = Handshake::new("ses_1".into(), elicits);
+            assert_eq!(Handshake::parse(&own.to_string()), Some(own));
         }
-        assert_eq!(Conversation::parse("a+b"), None);
-        let own = Conversation::new("ses_1".into(), false);
+        assert_eq!(Handshake::parse("a+b"), None);
+        let own = Handshake::new("ses_1".into(), false);
         assert_eq!(own.session_with(&"default".into()).as_str(), "ses_1");
         assert_ne!(own.session_with(&"other".into()), own.session_with(&"third".into()));
     }
