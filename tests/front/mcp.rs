@@ -52,7 +52,10 @@ fn a_legacy_client_initializes() {
         (answer.status, &result["protocolVersion"], &result["serverInfo"]["name"]),
         (200, &json!("2025-06-18"), &json!("edge-harness"))
     );
-    assert_eq!(result["capabilities"], json!({"tools": {}, "resources": {}, "prompts": {}}));
+    assert_eq!(
+        result["capabilities"],
+        json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}})
+    );
     assert!(answer.header("mcp-session-id").unwrap().starts_with("ses_"));
     assert_eq!(begin("2024-11-05", json!({})).body["result"]["protocolVersion"], json!("2025-11-25"));
     let shows_forms = begin("2025-11-25", json!({"elicitation": {}}));
@@ -245,6 +248,30 @@ fn files_are_resources() {
     assert_eq!(refused(&stage.answer(modern("resources/list", &json!({"cursor": "x"})))), (200, -32602));
     let templates = stage.answer(modern("resources/templates/list", &json!({}))).body["result"].clone();
     assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], json!("workspace://{agent}/{+path}"));
+}
+
+#[test]
+fn arguments_of_the_template_are_completed() {
+    let stage = Stage::new();
+    for path in ["notes/a.md", "notes/b.md", "todo.md"] {
+        let target = format!("/v1/workspace/files/{path}?agent=other");
+        stage.answer(request("PUT", &target).bearer(DEV).body("x"));
+    }
+    let complete = |uri: &str, name: &str, value: &str, agent: &str| {
+        let params = json!({
+            "ref": {"type": "ref/resource", "uri": uri},
+            "argument": {"name": name, "value": value},
+            "context": {"arguments": {"agent": agent}},
+        });
+        stage.answer(modern("completion/complete", &params)).body["result"]["completion"].clone()
+    };
+    let template = "workspace://{agent}/{+path}";
+    let values = |values: Value| json!({"values": values, "hasMore": false});
+    assert_eq!(complete(template, "agent", "o", "default"), values(json!(["other"])));
+    assert_eq!(complete(template, "path", "no", "other"), values(json!(["notes/a.md", "notes/b.md"])));
+    assert_eq!(complete(template, "path", "no", "nobody"), values(json!([])));
+    assert_eq!(complete("file:///{path}", "path", "no", "other"), values(json!([])));
+    assert_eq!(refused(&stage.answer(modern("completion/complete", &json!({})))), (200, -32602));
 }
 
 #[test]

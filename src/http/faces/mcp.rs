@@ -4,6 +4,7 @@
 //! an agent runs in the object of its session. All other requests are handled in the gateway.
 
 mod ask;
+mod completion;
 mod elicitation;
 mod fault;
 mod handshake;
@@ -106,6 +107,7 @@ async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, F
         ("resources/list", _) => resources::list(call, asked).await?,
         ("resources/templates/list", _) => resources::templates(asked),
         ("resources/read", _) => resources::read(call, asked).await?,
+        ("completion/complete", _) => completion::complete(call, asked).await?,
         ("prompts/list", _) => prompts::list(config, asked),
         ("prompts/get", _) => prompts::get(config, asked)?,
         _ => return Err(Fault::unknown_method(&asked.method, asked.is_modern()).into()),
@@ -114,7 +116,7 @@ async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, F
 }
 
 fn capabilities() -> Value {
-    json!({"tools": {}, "resources": {}, "prompts": {}})
+    json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}})
 }
 
 /// `server/discover`.

@@ -3,19 +3,21 @@
 use super::fault::Fault;
 use super::message::Asked;
 use super::rpc::{Failure, cached};
+use super::tools;
 use crate::http::gateway::TenantCall;
 use crate::http::owner;
 use crate::http::page;
 use crate::http::request::RequestExt;
 use crate::http::workspace::media_type;
 use crate::ports::filesystem::{Entry, FileError};
-use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, FilePath, Owner, PathPrefix, Problem};
+use crate::types::{AgentId, FilePath, PathPrefix, Problem};
 use crate::workspace::Workspace;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 const SCHEME: &str = "workspace://";
+/// The template of the URIs.
+pub(super) const TEMPLATE: &str = "workspace://{agent}/{+path}";
 /// Files of one page.
 const PAGE: usize = 100;
 /// How long a client may cache the templates, in milliseconds. Files may change at any time.
@@ -29,8 +31,7 @@ pub(super) async fn list(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
             page::decode(cursor).ok_or_else(|| Fault::invalid_params("not a cursor of this list"))?
         }
     };
-    let agents: Vec<AgentId> =
-        std::iter::once(DEFAULT_AGENT.into()).chain(call.gateway.config.agents.iter().cloned()).collect();
+    let agents: Vec<_> = tools::agents(&call.gateway.config).collect();
     let agent = agents.get(at).ok_or_else(|| Fault::invalid_params("not a cursor of this list"))?;
     let workspace = open(call, agent)?;
     let mut entries = workspace.list(&PathPrefix::default(), after.as_deref(), PAGE + 1).await?;
@@ -52,7 +53,7 @@ pub(super) async fn list(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
 /// `resources/templates/list`.
 pub(super) fn templates(asked: &Asked) -> Value {
     let template = json!({
-        "uriTemplate": format!("{SCHEME}{{agent}}/{{+path}}"),
+        "uriTemplate": TEMPLATE,
         "name": "workspace_file",
         "title": "File of a workspace",
         "description": "A file that an agent and its user share.",
@@ -82,11 +83,10 @@ pub(super) async fn read(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
     Ok(cached(asked, 0, json!({ "contents": [content] })))
 }
 
-fn open(call: &TenantCall<'_>, agent: &AgentId) -> Result<Workspace, Problem> {
+/// Returns the workspace of the caller's user with an agent.
+pub(super) fn open(call: &TenantCall<'_>, agent: &AgentId) -> Result<Workspace, Problem> {
     let user = owner::user_of(call.caller, call.request.query("user").as_deref(), "?")?;
-    let Owner { tenant, agent, user } =
-        Owner { tenant: call.caller.tenant.clone(), agent: agent.clone(), user };
-    Ok(call.gateway.files.open(&tenant, &agent, &user, None))
+    Ok(call.gateway.files.open(&call.caller.tenant, agent, &user, None))
 }
 
 fn view(agent: &AgentId, entry: &Entry) -> Value {

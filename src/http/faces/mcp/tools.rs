@@ -53,7 +53,7 @@ fn read<T: serde::de::DeserializeOwned>(asked: &Asked) -> Result<T, Problem> {
 }
 
 /// Returns the agents of the deployment.
-fn agents(config: &GatewayConfig) -> impl Iterator<Item = AgentId> {
+pub(super) fn agents(config: &GatewayConfig) -> impl Iterator<Item = AgentId> {
     std::iter::once(DEFAULT_AGENT.into()).chain(config.agents.iter().cloned())
 }
 
