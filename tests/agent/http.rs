@@ -24,11 +24,7 @@ pub fn principal() -> Principal {
 pub fn request(route: &str, query: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> SessionRequest {
     let (method, path) = route.split_once(' ').unwrap();
     let roots = ["/v1/", "/api/", "/ag-ui", "/a2a", "/mcp"];
-    let below = if roots.iter().any(|root| path.starts_with(root)) {
-        ""
-    } else {
-        "/v1/sessions/s"
-    };
+    let below = if roots.iter().any(|root| path.starts_with(root)) { "" } else { "/v1/sessions/s" };
     let mut request = Request::new(body.into());
     *request.method_mut() = method.parse().unwrap();
     *request.uri_mut() = format!("{below}{path}?{query}").parse().unwrap();

@@ -25,6 +25,11 @@ fn run_against(server: &Server, file: &str) {
 }
 
 #[test]
+fn a2a() {
+    run("a2a.test.mjs");
+}
+
+#[test]
 fn ag_ui() {
     run("ag-ui.test.mjs");
 }
@@ -32,6 +37,11 @@ fn ag_ui() {
 #[test]
 fn ai_sdk() {
     run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "ai.test.mjs");
+}
+
+#[test]
+fn event_source() {
+    run("eventsource.test.mjs");
 }
 
 #[test]
