@@ -27,5 +27,6 @@ cargo test --quiet --profile sim -p edge-harness-sim
 SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
 
 node_packages tests/clients
+scripts/clients.sh
 wait "$workers"
 cargo test --no-default-features --test http

@@ -1,17 +1,21 @@
-//! The official clients of other protocols, unchanged, against the real Worker. Each test runs one file of
-//! `tests/clients` with Node.
+//! Clients against the real Worker: the project's own in `clients`, and the official ones of other protocols, unchanged.
+//! Each test runs one file with Node.
 
 use crate::support::{DEV_API_KEY, Server, shared};
 use serde_json::json;
 use std::{path::Path, process::Command};
 
-fn run(file: &str) {
-    run_against(shared(), file);
+/// The folder of the clients of other protocols.
+const OTHERS: &str = "tests/clients";
+
+/// Runs a file of a folder, whose packages are installed, with Node's test runner.
+pub fn run(folder: &str, file: &str) {
+    run_against(shared(), folder, file);
 }
 
-fn run_against(server: &Server, file: &str) {
+fn run_against(server: &Server, folder: &str, file: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = root.join("tests/clients");
+    let folder = root.join(folder);
     assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");
     let output = Command::new(root.join("node_modules/.bin/node"))
         .args(["--test", "--test-reporter=spec", file])
@@ -31,12 +35,12 @@ fn a2a() {
 
 #[test]
 fn ag_ui() {
-    run("ag-ui.test.mjs");
+    run(OTHERS, "ag-ui.test.mjs");
 }
 
 #[test]
 fn ai_sdk() {
-    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "ai.test.mjs");
+    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), OTHERS, "ai.test.mjs");
 }
 
 #[test]
@@ -46,7 +50,7 @@ fn event_source() {
 
 #[test]
 fn several_clients_of_one_turn() {
-    run("faces.test.mjs");
+    run(OTHERS, "faces.test.mjs");
 }
 
 #[test]
@@ -56,10 +60,20 @@ fn mcp() {
 
 #[test]
 fn openai_chat_completions() {
-    run("openai.test.mjs");
+    run(OTHERS, "openai.test.mjs");
 }
 
 #[test]
 fn openai_responses() {
-    run("responses.test.mjs");
+    run(OTHERS, "responses.test.mjs");
+}
+
+#[test]
+fn typescript() {
+    run("clients/ts", "test/client.test.mjs");
+}
+
+#[test]
+fn typescript_is_small() {
+    run("clients/ts", "test/size.test.mjs");
 }

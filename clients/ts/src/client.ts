@@ -1,0 +1,44 @@
+import { pages, Session } from "./session.ts";
+import { newKey, Transport, type ClientOptions, type RequestOptions } from "./transport.ts";
+import type { NewSession, Page, Scope, SessionData, SessionSummary } from "./types.ts";
+
+/** A client of one server, with one credential. */
+export class EdgeHarness {
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions) {
+    this.#transport = new Transport(options);
+  }
+
+  /** Returns a session by its id, without a request. */
+  session(id: string): Session {
+    return new Session(this.#transport, id);
+  }
+
+  /** Creates a session. If you already have one with this id, it is returned as it is. */
+  async createSession(session: NewSession = {}): Promise<Session> {
+    const json = { user: this.#transport.user, ...session };
+    const { id } = await this.#transport.json<SessionData>("POST", "/v1/sessions", { json, idempotencyKey: newKey() });
+    return this.session(id);
+  }
+
+  /** Yields the sessions, newest first. */
+  sessions(filter: { user?: string; agent?: string } = {}): AsyncGenerator<SessionSummary> {
+    return pages((cursor) => this.listSessions({ ...filter, cursor }));
+  }
+
+  /** Returns one page of the sessions, newest first. */
+  listSessions(query: { user?: string; agent?: string; limit?: number; cursor?: string } = {}): Promise<Page<SessionSummary>> {
+    return this.#transport.json("GET", "/v1/sessions", { query: { user: this.#transport.user, ...query } });
+  }
+
+  /** Creates a ticket, with which a browser opens one session's event stream or WebSocket without a header. */
+  createTicket(session: string, scopes?: Scope[]): Promise<{ ticket: string; expires_at: string }> {
+    return this.#transport.json("POST", "/v1/tickets", { json: { session, user: this.#transport.user, scopes }, isRepeatable: true });
+  }
+
+  /** Sends a request to any route, such as those of files and of memory, and returns the response. */
+  request(method: string, path: string, options: RequestOptions = {}): Promise<Response> {
+    return this.#transport.request(method, path, options);
+  }
+}

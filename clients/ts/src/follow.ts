@@ -1,0 +1,51 @@
+import { backOff } from "./backoff.ts";
+import { EdgeHarnessError } from "./error.ts";
+import { serverSentEvents } from "./sse.ts";
+import { segment, type Transport } from "./transport.ts";
+import type { Event } from "./types.ts";
+
+/** What to follow, and how. */
+export interface FollowOptions {
+  /** The event id after which to start; from the first event if absent. */
+  after?: string | undefined;
+  /** `idle`: ends as soon as the session has no turn that runs or waits. Otherwise the stream never ends. */
+  until?: "idle";
+  /** Ends the stream; the loop throws the signal's reason. */
+  signal?: AbortSignal | undefined;
+  /** Called when the connection is made, and when it is lost and will be made again. */
+  onConnection?: (state: "open" | "lost") => void;
+}
+
+/** An event with its id; events without an id are not sent again after a reconnect. */
+export interface Followed {
+  id: string | undefined;
+  event: Event;
+}
+
+/** Yields each event of a session once, across as many connections as it takes. */
+export async function* follow(transport: Transport, session: string, options: FollowOptions): AsyncGenerator<Followed> {
+  const { until, signal, onConnection } = options;
+  let last = options.after;
+  for (let failures = 1; ; failures++) {
+    let failure: unknown;
+    try {
+      const response = await transport.once("GET", `/v1/sessions/${segment(session)}/events`, {
+        headers: { accept: "text/event-stream" },
+        query: { after: last, until, user: transport.user },
+        signal,
+      });
+      onConnection?.("open");
+      for await (const { id, data } of serverSentEvents(response, signal)) {
+        failures = 0;
+        last = id ?? last;
+        yield { id, event: JSON.parse(data) as Event };
+      }
+      if (until === "idle") return;
+    } catch (error) {
+      if (!(error instanceof EdgeHarnessError && error.isTransient)) throw error;
+      failure = error;
+    }
+    onConnection?.("lost");
+    await backOff(Math.max(failures, 1), failure, signal);
+  }
+}
