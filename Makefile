@@ -14,7 +14,7 @@ setup: ## installs the build tools and packages
 new: ## creates a crate for a Worker of your own: DIR=../my-agent
 	@scripts/new.sh
 
-build: setup ## builds the release Worker into build/: DIR=../my-agent
+build: setup ## builds the page, and the release Worker into build/: DIR=../my-agent
 	@scripts/build.sh
 
 dev: ## runs everything on this machine, without an account: PORT=8787 STATE_DIR=.state DIR=../my-agent
@@ -51,4 +51,4 @@ workspace-push: ## uploads a folder as files that all users of an agent share: D
 	@DIR="$(DIR)" AGENT="$(AGENT)" URL="$(URL)" KEY="$(KEY)" scripts/workspace-push.sh
 
 clean: ## removes build output; keeps the tool cache, keys and state
-	@rm -rf build build-fixtures target bench/results
+	@rm -rf build build-fixtures clients/ts/dist web/dist target bench/results

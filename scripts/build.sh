@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the Worker of this clone, or the one in the folder WORKER, for release into its build/. `build.sh --fixtures`
-# adds the fixtures of the integration tests and builds into build-fixtures/.
+# Builds the page, and the Worker of this clone, or the one in the folder WORKER, for release into its build/.
+# `build.sh --fixtures` adds the fixtures of the integration tests and builds into build-fixtures/.
 # Prints the size and fails if it exceeds the limit.
 source "$(dirname "$0")/env.sh"
+scripts/page.sh
 
 # In kB, gzipped. The platform's free plan accepts 3 MB; the warning leaves time to reduce the size.
 LIMIT_KB=3000 WARN_KB=2000

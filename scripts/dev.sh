@@ -56,6 +56,7 @@ done
 
 cat <<EOF
 
+  page            $url/#key=$(key DEV_API_KEY)
   edge-harness    $url
   key             $(key DEV_API_KEY)
 

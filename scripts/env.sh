@@ -25,6 +25,7 @@ export PATH="$BIN:$PATH"
 
 say() { printf '==> %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 # Puts the build tools first. The shims replace nightly where rustup cannot download it.
 use_wasm_tools() { export PATH="$SHIMS:$CACHE/cargo/bin:$PATH"; }
 # Lists the D1 bindings of the Worker in the current folder: `DB` and its shards.

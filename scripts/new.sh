@@ -30,5 +30,6 @@ replace Cargo.lock 'name = "my-agent"' "name = \"$name\""
 replace Cargo.toml 'path = "../.."' "path = \"$library\""
 replace wrangler.toml '"my-agent"' "\"$name\""
 replace wrangler.toml '"../../migrations"' "\"$library/migrations\""
+replace wrangler.toml '"../../web/dist"' "\"$library/web/dist\""
 
 say "created $WORKER; start it: make dev DIR=$WORKER"

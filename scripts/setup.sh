@@ -6,8 +6,6 @@ source "$(dirname "$0")/env.sh"
 WORKER_BUILD=0.8.7
 WASM_BINDGEN="$(locked wasm-bindgen)"
 
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-
 # --- native Rust, for tests and lints ---
 command -v cargo >/dev/null || die "cargo not found: install Rust from https://rustup.rs"
 for tool in clippy rustfmt; do

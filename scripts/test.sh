@@ -28,5 +28,6 @@ SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
 
 node_packages tests/clients
 scripts/clients.sh
+scripts/browser.sh
 wait "$workers"
 cargo test --no-default-features --test http

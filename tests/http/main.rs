@@ -30,6 +30,7 @@ mod memory;
 mod my_agent;
 mod observation;
 mod overflow;
+mod page;
 mod people;
 mod privacy;
 mod providers;

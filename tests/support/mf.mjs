@@ -50,6 +50,7 @@ const mf = new Miniflare(convertV4MiniflareOptions({
       ({ name, class_name }) => [name, { className: class_name, useSQLite: sqlite.has(class_name) }])),
     d1Databases: Object.fromEntries(databases.map((d1) => [d1.binding, d1.database_name])),
     r2Buckets: Object.fromEntries((config.r2_buckets ?? []).map((r2) => [r2.binding, r2.bucket_name])),
+    assets: config.assets && { directory: join(root, config.assets.directory), routerConfig: { has_user_worker: true } },
   }],
 }));
 

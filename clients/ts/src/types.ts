@@ -279,7 +279,7 @@ interface Records {
   "budget.exceeded": { limit: StopReason };
   "turn.completed": TurnEnd;
   "turn.failed": TurnEnd & { error: TurnError };
-  "turn.canceled": TurnEnd;
+  "turn.canceled": TurnEnd & { message?: Message };
   "turn.sub_step_failed": { step: string; reason: string };
   "judge.completed": { judge: string; score: number; reason: string };
   "message.completed": { message: Message };

@@ -3,9 +3,9 @@ import { createServer, connect } from "node:net";
 
 /**
  * Starts a proxy to the server at `url`, for the time of the test `t`. `limits` has one number for each connection: the bytes of the response after
- * which the connection is cut, even within an event. Further connections are not cut.
+ * which the connection is cut, even within an event. Further connections are cut only by `cut`.
  */
-export async function cuttingProxy(t, url, limits) {
+export async function cuttingProxy(t, url, limits = []) {
   const { hostname, port } = new URL(url);
   const sockets = new Set();
   const proxy = { connections: 0, cuts: 0 };
@@ -31,8 +31,12 @@ export async function cuttingProxy(t, url, limits) {
   });
   await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
   proxy.url = `http://127.0.0.1:${server.address().port}`;
-  t.after(() => {
+  /** Cuts all connections. */
+  proxy.cut = () => {
     for (const socket of sockets) socket.destroy();
+  };
+  t.after(() => {
+    proxy.cut();
     server.close();
   });
   return proxy;

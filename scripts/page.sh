@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds the page into web/dist/, unless it is up to date. Prints the size and fails if it exceeds the limit.
+source "$(dirname "$0")/env.sh"
+
+# In kB, gzipped: all that a browser loads.
+LIMIT_KB=100
+
+node_packages web
+page=web/dist/index.html
+if ! [ -e "$page" ] || [ -n "$(find web/{src,public,*.*} clients/ts/src -newer "$page" -print -quit)" ]; then
+    say "building the page into web/dist/"
+    quietly npm run build --prefix web
+fi
+
+gz=$(($(find web/dist -type f ! -name _headers -exec gzip -9c {} \; | wc -c) / 1000))
+say "web/dist: $gz kB gzipped (limit $LIMIT_KB)"
+[ "$gz" -le "$LIMIT_KB" ] || die "the page exceeds $LIMIT_KB kB gzipped"

@@ -1,0 +1,64 @@
+import type { Json, Outcome, PendingCall } from "@edge-harness/client";
+import { duration, pretty } from "../../lib/format.ts";
+import { chatAddress } from "../../lib/route.ts";
+import type { ToolItem } from "./conversation.ts";
+import { save } from "./save.ts";
+import type { ChatStore } from "./store.ts";
+import { Waiting } from "./Waiting.tsx";
+
+/** Longest result that is shown, in characters. */
+const MAX_SHOWN = 4_000;
+
+/** A tool call: its arguments, its progress, its outcome, and what it asks a person. */
+export function ToolCard({ item, pending, store }: { item: ToolItem; pending: PendingCall | undefined; store: ChatStore }) {
+  const isGood = item.outcome?.outcome === "result" || item.outcome?.outcome === "artifact";
+  const state = item.status === "ended" ? (isGood ? "good" : "bad") : item.status;
+  return (
+    <div class={`tool-card ${state}`}>
+      <details>
+        <summary>
+          <span class="mark" aria-hidden="true" />
+          <code>{item.name}</code> <span class="brief">{brief(item.args)}</span>
+          <span class="state">{stateText(item)}</span>
+        </summary>
+        <p class="label">Arguments</p>
+        <pre tabIndex={0}>{pretty(item.args)}</pre>
+        {item.child && <p><a href={chatAddress(item.child)}>Session of the subagent</a></p>}
+        {item.outcome && <Result outcome={item.outcome} store={store} />}
+      </details>
+      {item.decision && <p class="note">{item.decision}</p>}
+      {pending && <Waiting call={pending} session={store.id} store={store} />}
+    </div>
+  );
+}
+
+function Result({ outcome, store }: { outcome: Outcome; store: ChatStore }) {
+  const { result, reason } = outcome;
+  const artifact = outcome.outcome === "artifact" ? (result as { ref: string; preview: string }) : undefined;
+  const text = pretty(artifact?.preview ?? result ?? reason ?? "");
+  return (
+    <>
+      <p class="label">{reason === undefined ? "Result" : "Reason"}</p>
+      <pre tabIndex={0}>{text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text}</pre>
+      {artifact && (
+        <button type="button" onClick={() => store.attempt(() => save(store.session, artifact.ref, `${artifact.ref}.txt`))}>Download all of it</button>
+      )}
+    </>
+  );
+}
+
+/** Returns the arguments on one line: the texts among them, which say most, or else all. */
+function brief(args: Json): string {
+  if (args === null || typeof args !== "object") return pretty(args);
+  const values = Object.values(args);
+  const texts = values.filter((value) => typeof value === "string");
+  return texts.length > 0 ? texts.join(" · ") : values.map((value) => JSON.stringify(value)).join(" · ");
+}
+
+function stateText({ status, outcome, elapsedMs }: ToolItem): string {
+  if (status === "writing") return "preparing";
+  if (status !== "ended") return status === "waiting" ? "waits for you" : "running";
+  const time = elapsedMs === undefined ? "" : duration(elapsedMs);
+  if (outcome?.outcome === "result" || outcome?.outcome === "artifact") return time;
+  return outcome?.denied ? `denied (${outcome.denied})` : `${outcome?.outcome} ${time}`;
+}
