@@ -101,7 +101,8 @@ impl Target {
 
     fn plain(model: &ModelServer, config: &str, main: &'static str) -> Server {
         let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
-        Server::launch(Launch { config: config.into(), main, bindings, databases: None, inspected: false })
+        let config = config.into();
+        Server::launch(Launch { config, main, bindings, databases: None, inspected: false, page: false })
     }
 
     /// Starts the release Worker in its own processes. Like the floor, it calls the model only for the turn itself.
@@ -164,7 +165,7 @@ impl Target {
         for (name, value) in more.as_object().into_iter().flatten() {
             bindings[name] = value.clone();
         }
-        Server::launch(Launch { config, main, bindings, databases: None, inspected })
+        Server::launch(Launch { config, main, bindings, databases: None, inspected, page: false })
     }
 
     pub fn name(&self) -> &'static str {

@@ -110,6 +110,7 @@ fn the_baseline_worker_of_the_benchmark_streams() {
         bindings,
         databases: None,
         inspected: false,
+        page: false,
     });
     let mut stream = floor.anonymous().post_stream("/turn/a", json!({"content": "hello"}));
     stream.until(|e| e.data.contains("before"));

@@ -23,6 +23,7 @@ pub fn start(more: Value) -> Server {
         bindings,
         databases: None,
         inspected: false,
+        page: true,
     })
 }
 

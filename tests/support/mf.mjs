@@ -1,13 +1,13 @@
 // Runs a Worker under Miniflare for a test or a measurement:
 //
 //     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "home": DIR,
-//                   "port": 0, "bindings": {...}, "databases": 1, "inspected": true}'
+//                   "port": 0, "bindings": {...}, "databases": 1, "inspected": true, "page": true}'
 //
 // The Worker's configuration is its wrangler.toml; `main` and `bindings` override it, and `databases` limits how many of
-// its D1 databases are bound. When the Worker is ready and its D1 migrations are applied, the program prints one line,
-// `{"port": N}`. A line `scheduled CRON` on stdin runs the scheduled handler; its result is printed as one line of JSON.
-// A line `heap` prints the bytes in use by JavaScript, garbage included, as `{"heap": N}`; it needs `inspected`.
-// When stdin closes, because the parent closed it or died, the program deletes DIR and exits.
+// its D1 databases are bound; `page` serves its static assets. When the Worker is ready and its D1 migrations are applied,
+// the program prints one line, `{"port": N}`. A line `scheduled CRON` on stdin runs the scheduled handler; its result is
+// printed as one line of JSON. A line `heap` prints the bytes in use by JavaScript, garbage included, as `{"heap": N}`; it
+// needs `inspected`. When stdin closes, because the parent closed it or died, the program deletes DIR and exits.
 import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
 import { dirname, resolve, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -50,7 +50,7 @@ const mf = new Miniflare(convertV4MiniflareOptions({
       ({ name, class_name }) => [name, { className: class_name, useSQLite: sqlite.has(class_name) }])),
     d1Databases: Object.fromEntries(databases.map((d1) => [d1.binding, d1.database_name])),
     r2Buckets: Object.fromEntries((config.r2_buckets ?? []).map((r2) => [r2.binding, r2.bucket_name])),
-    assets: config.assets && { directory: join(root, config.assets.directory), routerConfig: { has_user_worker: true } },
+    assets: options.page ? { directory: join(root, config.assets.directory), routerConfig: { has_user_worker: true } } : undefined,
   }],
 }));
 

@@ -40,6 +40,8 @@ pub struct Launch {
     pub databases: Option<usize>,
     /// Whether [`Server::heap`] works.
     pub inspected: bool,
+    /// Whether the page is served. The runtime then routes each request in a Worker of its own.
+    pub page: bool,
 }
 
 /// A running Worker with its own folder, kept by restarts and deleted on drop.
@@ -80,6 +82,7 @@ impl Server {
             bindings: all,
             databases,
             inspected: false,
+            page: true,
         })
     }
 
@@ -275,6 +278,7 @@ impl Server {
             "bindings": self.launch.bindings,
             "databases": self.launch.databases,
             "inspected": self.launch.inspected,
+            "page": self.launch.page,
         });
         let log = File::options().create(true).append(true).open(self.home.path().join("log")).unwrap();
         let mut child = Command::new(root().join("node_modules/.bin/node"))

@@ -17,7 +17,7 @@ after(() => browser.close());
 async function open(t, { at = `${url}/#key=${key}`, expected = /status of 4\d\d|ERR_/, ...options } = {}) {
   const context = await browser.newContext({ ...DESKTOP, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const faults = [];
   page.on("pageerror", (error) => faults.push(error.message));
   page.on("console", (line) => line.type() === "error" && !expected.test(line.text()) && faults.push(line.text()));

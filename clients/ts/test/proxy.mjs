@@ -2,8 +2,8 @@
 import { createServer, connect } from "node:net";
 
 /**
- * Starts a proxy to the server at `url`, for the time of the test `t`. `limits` has one number for each connection: the bytes of the response after
- * which the connection is cut, even within an event. Further connections are cut only by `cut`.
+ * Starts a proxy to the server at `url`, for the time of the test `t`. `limits` has one number for each connection: the
+ * bytes of the response after which the connection is cut, even within an event. Further connections are cut only by `cut`.
  */
 export async function cuttingProxy(t, url, limits = []) {
   const { hostname, port } = new URL(url);

@@ -105,13 +105,13 @@ export function Composer({ text, session, status, mode, onMode, onSend, onStop, 
       <div class="controls">
         <label class="button quiet attach">
           <input type="file" multiple class="hidden" onChange={(event) => { void attach([...(event.currentTarget.files ?? [])]); event.currentTarget.value = ""; }} />
-          <span aria-hidden="true">+</span> Attach<span class="hidden"> files</span>
+          <span aria-hidden="true">+</span> <span class="word">Attach<span class="hidden"> files</span></span>
         </label>
-        <label class="mode">Mode <select value={mode ?? MODES[0]} onChange={(event) => onMode(event.currentTarget.value)}>
+        <label class="mode"><span class="word">Mode</span> <select value={mode ?? MODES[0]} onChange={(event) => onMode(event.currentTarget.value)}>
           {modes.map((name) => <option key={name} value={name}>{name}</option>)}
         </select></label>
         <span class="space" />
-        {status !== "idle" && <button type="button" class="stop" onClick={onStop}><span aria-hidden="true">■</span> Stop</button>}
+        {status !== "idle" && <button type="button" class="stop" onClick={onStop}><span aria-hidden="true">■</span> <span class="word">Stop</span></button>}
         {status === "running" && !isEmpty && (
           <button type="button" title="Stops the running turn and clears the queue" disabled={isUploading} onClick={() => send("steer")}>Interrupt</button>
         )}
@@ -123,5 +123,5 @@ export function Composer({ text, session, status, mode, onMode, onSend, onStop, 
 
 function placeholder(status: Props["status"]): string {
   if (status === "running") return "Write the next message";
-  return status === "waiting" ? "A new message declines the calls that wait" : "Write a message";
+  return status === "waiting" ? "A message declines waiting calls" : "Write a message";
 }
