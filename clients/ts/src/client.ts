@@ -1,6 +1,6 @@
 import { pages, Session } from "./session.ts";
 import { newKey, Transport, type ClientOptions, type RequestOptions } from "./transport.ts";
-import type { NewSession, Page, Scope, SessionData, SessionSummary } from "./types.ts";
+import type { NewSession, Page, Schemas, Scope, SessionData, SessionSummary } from "./types.ts";
 
 /** A client of one server, with one credential. */
 export class EdgeHarness {
@@ -33,7 +33,7 @@ export class EdgeHarness {
   }
 
   /** Creates a ticket, with which a browser opens one session's event stream or WebSocket without a header. */
-  createTicket(session: string, scopes?: Scope[]): Promise<{ ticket: string; expires_at: string }> {
+  createTicket(session: string, scopes?: Scope[]): Promise<Schemas["Ticket"]> {
     return this.#transport.json("POST", "/v1/tickets", { json: { session, user: this.#transport.user, scopes }, isRepeatable: true });
   }
 

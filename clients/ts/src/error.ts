@@ -1,5 +1,8 @@
 import type { Problem } from "./types.ts";
 
+/** What a problem says; its code may be one of this client. */
+type Fields = Partial<Omit<Problem, "code">> & { code?: string };
+
 /** A request that failed: the server's problem, or a connection that could not be made or was lost. */
 export class EdgeHarnessError extends Error {
   override readonly name = "EdgeHarnessError";
@@ -16,7 +19,7 @@ export class EdgeHarnessError extends Error {
   /** Seconds after which the request may be repeated. */
   readonly retryAfter: number | undefined;
 
-  constructor(problem: Partial<Problem>, retryAfter?: number, options?: ErrorOptions) {
+  constructor(problem: Fields, retryAfter?: number, options?: ErrorOptions) {
     super(problem.detail ?? problem.title ?? "the request failed", options);
     this.code = problem.code ?? "unknown";
     this.status = problem.status ?? 0;
@@ -40,7 +43,7 @@ export class EdgeHarnessError extends Error {
       return new EdgeHarnessError({ code: "connection_lost", status, request_id, detail }, seconds, { cause });
     }
     try {
-      return new EdgeHarnessError({ request_id, ...(JSON.parse(text) as Partial<Problem>), status }, seconds);
+      return new EdgeHarnessError({ request_id, ...(JSON.parse(text) as Fields), status }, seconds);
     } catch {
       // A proxy in between may respond with something else.
       const detail = `the server responded ${status} ${response.statusText}`.trim();

@@ -6,3 +6,4 @@ export { Socket } from "./socket.ts";
 export type { ClientOptions, RequestOptions } from "./transport.ts";
 export { Turn } from "./turn.ts";
 export type * from "./types.ts";
+export { eventId } from "./types.ts";

@@ -3,7 +3,7 @@ import { Socket } from "./socket.ts";
 import { newKey, segment, type Transport } from "./transport.ts";
 import { Turn } from "./turn.ts";
 import type {
-  Decision, Event, File, Json, Message, MessageOptions, NewPart, Page, Receipt, Scope, SessionData, SessionPatch,
+  Decision, Event, FileRef, Message, MessageOptions, NewPart, Page, Receipt, Schemas, Scope, SessionData, SessionPatch,
   TurnData, View,
 } from "./types.ts";
 
@@ -19,7 +19,7 @@ export interface SendOptions extends MessageOptions {
 export interface DecisionOptions {
   reason?: string;
   /** Replaces the arguments of the call. */
-  args?: Json;
+  args?: unknown;
   /** The hash of the arguments that you saw; a call with other arguments is not decided. */
   args_hash?: string;
 }
@@ -113,7 +113,7 @@ export class Session {
   }
 
   /** Answers a call that waits for an answer: a question, a plan, or a tool that the client runs. */
-  answer(callId: string, answer: Json, options: { args_hash?: string } = {}): Promise<Receipt> {
+  answer(callId: string, answer: unknown, options: { args_hash?: string } = {}): Promise<Receipt> {
     return this.#receipt(`answers/${segment(callId)}`, { answer, ...options }, { isRepeatable: true });
   }
 
@@ -123,7 +123,7 @@ export class Session {
   }
 
   /** Aborts the turn that runs or waits. `aborted` is `false` if there was none. */
-  abort(): Promise<{ aborted: boolean; turn_id: string | null; status: string }> {
+  abort(): Promise<Schemas["Aborted"]> {
     return this.#transport.json("POST", `${this.#path}/abort`, { isRepeatable: true });
   }
 
@@ -138,10 +138,10 @@ export class Session {
   }
 
   /** Uploads a file; its `ref` names it in a part of a message. The session must exist. */
-  attach(content: Blob | ArrayBuffer | Uint8Array<ArrayBuffer> | string, options: { name?: string; type?: string } = {}): Promise<File> {
+  attach(content: Blob | ArrayBuffer | Uint8Array<ArrayBuffer> | string, options: { name?: string; type?: string } = {}): Promise<FileRef> {
     const named = content instanceof Blob ? content : undefined;
     const type = options.type ?? (named?.type || (typeof content === "string" ? "text/plain" : "application/octet-stream"));
-    const name = options.name ?? (named as globalThis.File | undefined)?.name;
+    const name = options.name ?? (named as File | undefined)?.name;
     return this.#transport.json("POST", `${this.#path}/attachments`, {
       query: { name }, body: content, headers: { "content-type": type }, idempotencyKey: newKey(),
     });

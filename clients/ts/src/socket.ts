@@ -1,7 +1,7 @@
 import { backOff } from "./backoff.ts";
 import { EdgeHarnessError } from "./error.ts";
 import { segment, type Transport } from "./transport.ts";
-import type { Event, MessageOptions, NewPart, Problem, Receipt, Scope, SessionData } from "./types.ts";
+import { eventId, type Event, type MessageOptions, type NewPart, type Problem, type Receipt, type Scope, type SessionData } from "./types.ts";
 
 /** Time between two pings. */
 const PING_MS = 20_000;
@@ -151,8 +151,7 @@ export class Socket implements AsyncIterable<Event> {
       this.#sendNext();
       return;
     }
-    if (frame.type === "message.delta") this.#last = frame.cursor;
-    else if (frame.seq !== undefined) this.#last = String(frame.seq);
+    this.#last = eventId(frame) ?? this.#last;
     this.#events.push(frame);
     this.#wake();
   }

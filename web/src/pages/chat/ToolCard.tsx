@@ -1,4 +1,4 @@
-import type { Json, Outcome, PendingCall } from "@edge-harness/client";
+import type { EventOf, PendingCall } from "@edge-harness/client";
 import { duration, pretty } from "../../lib/format.ts";
 import { chatAddress } from "../../lib/route.ts";
 import type { ToolItem } from "./conversation.ts";
@@ -11,8 +11,7 @@ const MAX_SHOWN = 4_000;
 
 /** A tool call: its arguments, its progress, its outcome, and what it asks a person. */
 export function ToolCard({ item, pending, store }: { item: ToolItem; pending: PendingCall | undefined; store: ChatStore }) {
-  const isGood = item.outcome?.outcome === "result" || item.outcome?.outcome === "artifact";
-  const state = item.status === "ended" ? (isGood ? "good" : "bad") : item.status;
+  const state = item.outcome === undefined ? item.status : "result" in item.outcome ? "good" : "bad";
   return (
     <div class={`tool-card ${state}`}>
       <details>
@@ -32,13 +31,13 @@ export function ToolCard({ item, pending, store }: { item: ToolItem; pending: Pe
   );
 }
 
-function Result({ outcome, store }: { outcome: Outcome; store: ChatStore }) {
-  const { result, reason } = outcome;
-  const artifact = outcome.outcome === "artifact" ? (result as { ref: string; preview: string }) : undefined;
-  const text = pretty(artifact?.preview ?? result ?? reason ?? "");
+function Result({ outcome, store }: { outcome: EventOf<"tool.completed">; store: ChatStore }) {
+  const artifact = outcome.outcome === "artifact" ? outcome.result : undefined;
+  const isResult = "result" in outcome;
+  const text = pretty(artifact?.preview ?? (isResult ? outcome.result : outcome.reason));
   return (
     <>
-      <p class="label">{reason === undefined ? "Result" : "Reason"}</p>
+      <p class="label">{isResult ? "Result" : "Reason"}</p>
       <pre tabIndex={0}>{text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text}</pre>
       {artifact && (
         <button type="button" onClick={() => store.attempt(() => save(store.session, artifact.ref, `${artifact.ref}.txt`))}>Download all of it</button>
@@ -48,17 +47,17 @@ function Result({ outcome, store }: { outcome: Outcome; store: ChatStore }) {
 }
 
 /** Returns the arguments on one line: the texts among them, which say most, or else all. */
-function brief(args: Json): string {
+function brief(args: unknown): string {
   if (args === null || typeof args !== "object") return pretty(args);
   const values = Object.values(args);
   const texts = values.filter((value) => typeof value === "string");
   return texts.length > 0 ? texts.join(" · ") : values.map((value) => JSON.stringify(value)).join(" · ");
 }
 
-function stateText({ status, outcome, elapsedMs }: ToolItem): string {
+function stateText({ status, outcome }: ToolItem): string {
   if (status === "writing") return "preparing";
-  if (status !== "ended") return status === "waiting" ? "waits for you" : "running";
-  const time = elapsedMs === undefined ? "" : duration(elapsedMs);
-  if (outcome?.outcome === "result" || outcome?.outcome === "artifact") return time;
-  return outcome?.denied ? `denied (${outcome.denied})` : `${outcome?.outcome} ${time}`;
+  if (outcome === undefined) return status === "waiting" ? "waits for you" : "running";
+  if (outcome.outcome === "denied") return `denied (${outcome.denied})`;
+  const time = duration(outcome.elapsed_ms);
+  return "result" in outcome ? time : `${outcome.outcome} ${time}`;
 }

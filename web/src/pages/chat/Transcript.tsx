@@ -1,4 +1,4 @@
-import type { File, PendingCall } from "@edge-harness/client";
+import type { FileRef, PendingCall } from "@edge-harness/client";
 import { Component, type ComponentChildren } from "preact";
 import { Markdown } from "../../components/Markdown.tsx";
 import { bytes } from "../../lib/format.ts";
@@ -88,7 +88,7 @@ function Entry({ kind, author, children }: { kind: string; author?: string; chil
   return <li class={kind}>{author && <span class="hidden">{author}:</span>}{children}</li>;
 }
 
-function FileLink({ file, store }: { file: File; store: ChatStore }) {
+function FileLink({ file, store }: { file: FileRef; store: ChatStore }) {
   const name = file.name ?? file.ref;
   return (
     <button type="button" class="file" onClick={() => store.attempt(() => save(store.session, file.ref, name))}>

@@ -1,5 +1,5 @@
 // What a waiting call asks a person: an approval, a question, a plan, or the result of a tool that no client here runs.
-import type { Json, PendingCall } from "@edge-harness/client";
+import type { PendingCall } from "@edge-harness/client";
 import { useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
 import { Markdown } from "../../components/Markdown.tsx";
@@ -81,7 +81,7 @@ interface QuestionPayload {
 
 function Question({ call, session, store }: Props) {
   const { isBusy, run } = useRequest();
-  const { question, options = [], selection_mode } = call.payload as unknown as QuestionPayload;
+  const { question, options = [], selection_mode } = call.payload as QuestionPayload;
   const isMulti = selection_mode === "multi";
   const text = useSignal("");
   const chosen = useSignal<string[]>([]);
@@ -89,7 +89,7 @@ function Question({ call, session, store }: Props) {
   const toggle = (label: string) =>
     (chosen.value = chosen.value.includes(label) ? chosen.value.filter((other) => other !== label) : [...chosen.value, label]);
   const own = text.value.trim();
-  const answer: Json = isMulti ? [...chosen.value, ...(own ? [own] : [])] : own;
+  const answer = isMulti ? [...chosen.value, ...(own ? [own] : [])] : own;
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     void run(store.answer(session, call, answer));
@@ -155,6 +155,6 @@ function External({ call, session, store }: Props) {
 
 /** The calls of a subagent that wait: they are decided in its own session. */
 function Subagent({ call, store }: Props) {
-  const { session, pending = [] } = call.payload as unknown as { session: string; pending?: PendingCall[] };
+  const { session, pending = [] } = call.payload as { session: string; pending?: PendingCall[] };
   return <>{pending.map((own) => <Waiting key={own.call_id} call={own} session={session} store={store} />)}</>;
 }

@@ -1,8 +1,8 @@
 // What the page shows of a session: a fold of its events. The same events give the same conversation, live or years later.
-import type { Event, EventOf, File, Json, Message, Outcome, PendingCall, Task } from "@edge-harness/client";
+import { eventId, type Event, type EventOf, type FileRef, type Message, type PendingCall, type Task } from "@edge-harness/client";
 
 export type Item =
-  | { kind: "user"; key: string; turn: string; text: string; files: File[] }
+  | { kind: "user"; key: string; turn: string; text: string; files: FileRef[] }
   | { kind: "assistant"; key: string; turn: string; text: string; isStreaming: boolean; isInterrupted: boolean }
   | { kind: "reasoning"; key: string; turn: string; text: string; isStreaming: boolean }
   | ToolItem
@@ -14,10 +14,9 @@ export interface ToolItem {
   turn: string;
   name: string;
   /** The arguments; as text while the model writes them. */
-  args: Json;
+  args: unknown;
   status: "writing" | "running" | "waiting" | "ended";
-  outcome?: Outcome;
-  elapsedMs?: number;
+  outcome?: EventOf<"tool.completed">;
   /** How a person decided. */
   decision?: string;
   /** The session of the subagent that runs the call. */
@@ -54,9 +53,11 @@ export function fold(before: Conversation, events: Event[]): Conversation {
 
 function apply(next: Conversation, event: Event): void {
   switch (event.type) {
-    case "session.updated":
-      if ("title" in event.changed) next.title = event.changed.title ?? null;
+    case "session.updated": {
+      const changed = event.changed as { title?: string | null };
+      if ("title" in changed) next.title = changed.title ?? null;
       break;
+    }
     case "mode.changed":
       next.mode = event.mode ?? null;
       if (event.previous) notice(next, event, `The mode is now “${event.mode}”.`);
@@ -118,12 +119,9 @@ function apply(next: Conversation, event: Event): void {
     case "subagent.started":
       change(next, event.call_id, { child: event.session });
       break;
-    case "tool.completed": {
-      const { outcome, result, reason, denied, elapsed_ms, ran_with } = event;
-      const args = ran_with === undefined ? {} : { args: ran_with };
-      change(next, event.call_id, { status: "ended", outcome: { outcome, result, reason, denied }, elapsedMs: elapsed_ms, ...args });
+    case "tool.completed":
+      change(next, event.call_id, { status: "ended", outcome: event, ...(event.ran_with === undefined ? {} : { args: event.ran_with }) });
       break;
-    }
     case "usage.updated":
       next.window = event.step.window ?? next.window;
       break;
@@ -145,7 +143,7 @@ function textOf(message: Message): string {
 }
 
 function notice(next: Conversation, event: Event, text: string): void {
-  next.items.push({ kind: "notice", key: `notice-${event.seq}`, turn: event.turn, tone: "info", text });
+  next.items.push({ kind: "notice", key: `notice-${eventId(event)}`, turn: event.turn, tone: "info", text });
 }
 
 /** Finds an item from the end, because events are about recent ones. */
@@ -211,10 +209,10 @@ function decisionText({ decision, reason, by }: EventOf<"approval.decided">): st
   return decision === "decline" && reason ? `${text}: ${reason}` : by ? text : `${text} by the server`;
 }
 
-function answerText(answer: Json): string {
+function answerText(answer: unknown): string {
   if (answer === null || typeof answer !== "object") return `answered: ${answer}`;
   if (Array.isArray(answer)) return `answered: ${answer.join(", ")}`;
-  const { action, feedback } = answer;
+  const { action, feedback } = answer as { action?: unknown; feedback?: unknown };
   return typeof action === "string" ? [action, feedback].filter(Boolean).join(": ") : "answered";
 }
 
@@ -234,12 +232,12 @@ function end(next: Conversation, event: EventOf<"turn.completed" | "turn.failed"
   const tone = event.type === "turn.failed" ? "error" : "info";
   const text = endText(event);
   if (text === undefined) return;
-  const canRetry = event.type === "turn.failed" && event.error.retryable;
+  const canRetry = event.error?.retryable ?? false;
   next.items.push({ kind: "notice", key: `end-${event.turn}`, turn: event.turn, tone, text, canRetry });
 }
 
 function endText(event: EventOf<"turn.completed" | "turn.failed" | "turn.canceled">): string | undefined {
-  if (event.type === "turn.failed") return `The turn failed: ${event.error.message} (${event.error.code})`;
+  if (event.type === "turn.failed") return `The turn failed: ${event.error?.message} (${event.error?.code})`;
   // A message that leaves the queue comes with its turn, which never started.
   if (event.type === "turn.canceled") return event.message ? undefined : "Stopped.";
   if (event.stop_reason === "length") return "The reply was cut off at the model’s output limit.";
