@@ -74,6 +74,11 @@ fn typescript() {
 }
 
 #[test]
+fn typescript_in_a_worker() {
+    run("clients/ts", "test/workers.test.mjs");
+}
+
+#[test]
 fn typescript_is_small() {
     run("clients/ts", "test/size.test.mjs");
 }
