@@ -8,12 +8,12 @@ use std::{path::Path, process::Command};
 /// The folder of the clients of other protocols.
 const OTHERS: &str = "tests/clients";
 
-/// Runs a file of a folder, whose packages are installed, with Node's test runner.
-pub fn run(folder: &str, file: &str) {
+fn run(folder: &str, file: &str) {
     run_against(shared(), folder, file);
 }
 
-fn run_against(server: &Server, folder: &str, file: &str) {
+/// Runs a file of a folder, whose packages are installed, with Node's test runner.
+pub fn run_against(server: &Server, folder: &str, file: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join(folder);
     assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");

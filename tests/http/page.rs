@@ -1,8 +1,9 @@
 //! The page in a real browser, against the real Worker: runs `web/test` with Node.
 
-use crate::clients::run;
+use crate::{clients::run_against, support::Server};
+use serde_json::json;
 
 #[test]
 fn in_chromium() {
-    run("web", "test/page.test.mjs");
+    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "web", "test/page.test.mjs");
 }

@@ -94,7 +94,14 @@ for (const [name, size] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
     assert.match(await page.locator(".tool-card").innerText(), /"text": "hi"[\s\S]*Result\s*hi/);
     await idle(page);
     await accessible(page, "a conversation");
-    if (size === PHONE) await page.getByRole("button", { name: "Sessions" }).click();
+    if (size === PHONE) {
+      const menu = page.getByRole("button", { name: "Sessions" });
+      await menu.click();
+      await page.keyboard.press("Escape");
+      assert.equal(await menu.evaluate((own) => own === document.activeElement && own.ariaExpanded), "false");
+      await menu.click();
+      assert.equal(await page.evaluate(() => document.activeElement.textContent), "New chat");
+    }
     const entry = page.getByRole("navigation").getByRole("link", { name: title });
     await entry.waitFor();
     await accessible(page, "the list of sessions");
@@ -140,6 +147,21 @@ for (const [name, size] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
     assert.deepEqual(calls, ["result", "denied", "result", "result"]);
   });
 }
+
+test("a call of a subagent is approved in the session that started it", async (t) => {
+  const page = await openSession(t, await client.createSession({ permissions: { tools: { echo: "ask" } } }));
+  const task = '/tool echo {"text": "from the child"}\n/then /say Child done';
+  await say(page, `/tool subagent ${JSON.stringify({ agent: "general-purpose", task })}\n/then /say All done`);
+  const approval = page.getByRole("region", { name: "Approval of echo" });
+  await approval.getByText('"text": "from the child"').waitFor();
+  await accessible(page, "an approval of a subagent");
+  await approval.getByRole("button", { name: "Approve" }).click();
+  await approval.waitFor({ state: "detached" });
+  await page.locator(".assistant", { hasText: "All done" }).waitFor();
+  await page.locator(".tool-card", { hasText: "subagent" }).locator("summary").click();
+  await page.getByRole("link", { name: "Session of the subagent" }).click();
+  await page.locator(".assistant", { hasText: "Child done" }).waitFor();
+});
 
 test("questions: an option, free text, several options", async (t) => {
   const page = await openSession(t, await client.createSession());
@@ -190,7 +212,8 @@ test("a running turn: queue, remove, interrupt, stop", async (t) => {
   await page.locator(".assistant", { hasText: "Now" }).waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await idle(page);
-  assert.equal(await page.getByText("Stopped.", { exact: true }).count(), 3);
+  await page.locator(".notice", { hasText: "Stopped." }).nth(1).waitFor();
+  assert.equal(await page.locator(".notice").count(), 2);
   assert.equal((await session.get()).status, "idle");
 });
 

@@ -1,6 +1,6 @@
 import type { EdgeHarness } from "@edge-harness/client";
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { chatAddress, go, route } from "../../lib/route.ts";
 import { Chat } from "./Chat.tsx";
 import { NewChat } from "./NewChat.tsx";
@@ -12,6 +12,7 @@ import { ChatStore } from "./store.ts";
 export function ChatPage({ client }: { client: EdgeHarness }) {
   const list = useMemo(() => new SessionList(client), [client]);
   const isOpen = useSignal(false);
+  const menu = useRef<HTMLButtonElement>(null);
   const id = route.value.session;
   const store = useMemo(() => (id === null ? null : new ChatStore(client, id, () => list.refresh())), [client, id]);
   useEffect(() => () => store?.close(), [store]);
@@ -21,11 +22,18 @@ export function ChatPage({ client }: { client: EdgeHarness }) {
     document.addEventListener("visibilitychange", returned);
     return () => document.removeEventListener("visibilitychange", returned);
   }, [list]);
+  // The open list covers the page, so the focus moves into it, and back when Escape closes it.
   useEffect(() => {
-    const escape = ({ key }: KeyboardEvent) => key === "Escape" && (isOpen.value = false);
+    if (!isOpen.value) return;
+    document.querySelector<HTMLElement>("#sidebar a")?.focus();
+    const escape = ({ key }: KeyboardEvent) => {
+      if (key !== "Escape") return;
+      isOpen.value = false;
+      menu.current?.focus();
+    };
     addEventListener("keydown", escape);
     return () => removeEventListener("keydown", escape);
-  }, []);
+  }, [isOpen.value]);
 
   const title = store?.conversation.value.title ?? list.sessions.value.find((session) => session.id === id)?.title;
   const name = store === null ? "New chat" : title || "Untitled";
@@ -37,7 +45,7 @@ export function ChatPage({ client }: { client: EdgeHarness }) {
       <div class="scrim" onClick={() => (isOpen.value = false)} />
       <main>
         <header>
-          <button type="button" class="quiet menu" aria-controls="sidebar" aria-expanded={isOpen.value} onClick={() => (isOpen.value = !isOpen.value)}>
+          <button type="button" class="quiet menu" ref={menu} aria-controls="sidebar" aria-expanded={isOpen.value} onClick={() => (isOpen.value = !isOpen.value)}>
             <span aria-hidden="true">☰</span><span class="hidden">Sessions</span>
           </button>
           <h1>{name}</h1>

@@ -1,6 +1,7 @@
 import type { Session } from "@edge-harness/client";
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { focusMessage } from "../../lib/focus.ts";
 import { message } from "../../lib/format.ts";
 
 /** The modes that an agent has unless others are configured. */
@@ -34,6 +35,7 @@ export function Composer({ text, session, status, mode, onMode, onSend, onStop, 
   const isUploading = files.value.some(({ ref }) => ref === undefined);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
+  useEffect(focusMessage, []);
   useEffect(() => {
     const own = field.current!;
     own.rows = 1;

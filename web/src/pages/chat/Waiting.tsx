@@ -3,6 +3,7 @@ import type { PendingCall } from "@edge-harness/client";
 import { useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
 import { Markdown } from "../../components/Markdown.tsx";
+import { focusMessage } from "../../lib/focus.ts";
 import { pretty } from "../../lib/format.ts";
 import type { ChatStore } from "./store.ts";
 
@@ -28,12 +29,12 @@ export function Waiting(props: Props) {
   }
 }
 
-/** Runs a request, and disables the buttons in the meantime. */
+/** Runs a request, and disables the buttons in the meantime. Afterwards they are gone, and with them the focus. */
 function useRequest() {
   const isBusy = useSignal(false);
   const run = async (request: Promise<boolean>) => {
     isBusy.value = true;
-    await request;
+    if (await request) focusMessage();
     isBusy.value = false;
   };
   return { isBusy: isBusy.value, run };

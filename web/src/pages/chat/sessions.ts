@@ -1,6 +1,7 @@
 // The list of sessions.
-import type { EdgeHarness, SessionSummary } from "@edge-harness/client";
+import { EdgeHarnessError, type EdgeHarness, type SessionSummary } from "@edge-harness/client";
 import { signal } from "@preact/signals";
+import { signOut } from "../../lib/credential.ts";
 
 const PAGE = 30;
 /** Changes in quick succession share one refresh. */
@@ -45,6 +46,7 @@ export class SessionList {
       }
       this.error.value = null;
     } catch (error) {
+      if (error instanceof EdgeHarnessError && error.status === 401) signOut("The key is no longer valid.");
       this.error.value = error;
     }
   }

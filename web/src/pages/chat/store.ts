@@ -135,8 +135,8 @@ export class ChatStore {
 
   async #resolve(session: string, request: (of: Session) => Promise<unknown>): Promise<boolean> {
     const done = await this.attempt(() => request(this.#client.session(session)));
-    if (!done) {
-      // The call may have changed or ended: show what waits now.
+    // After an error, the call may have changed or ended. The decision on a subagent's call is not in this session's log.
+    if (!done || session !== this.id) {
       const now = await this.session.get().catch(() => null);
       if (now) this.conversation.value = { ...this.conversation.value, pending: now.pending };
     }
