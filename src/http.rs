@@ -38,6 +38,7 @@ mod memory;
 pub mod moves;
 pub mod multipart;
 mod oauth;
+pub mod openapi;
 pub mod owner;
 mod page;
 mod patch;

@@ -56,8 +56,9 @@ pub type Guard = Rc<dyn Fn() -> bool>;
 pub type WrapTree = Rc<dyn Fn(&Owner, Rc<dyn Filesystem>) -> Rc<dyn Filesystem>>;
 
 /// The layer that a file comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum Layer {
     /// The user's own file.
     User,

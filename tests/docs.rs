@@ -13,6 +13,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+#[path = "docs/openapi.rs"]
+mod openapi;
 #[path = "docs/reference.rs"]
 mod reference;
 

@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 const MAX_REPORTED: usize = 8;
 
 /// The declaration of an external tool.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "ClientTool")]
 pub struct Declared {
     /// The tool's name.
     pub name: String,

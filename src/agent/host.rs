@@ -87,7 +87,7 @@ pub struct HostPorts {
 }
 
 /// What to do with a message while a turn runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBusy {
     /// Queue it.

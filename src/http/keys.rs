@@ -11,12 +11,16 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-#[derive(Deserialize)]
-struct NewKey {
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct NewKey {
+    /// The name, for people.
     #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
     name: Option<String>,
+    /// The scopes; `chat` and `read` if absent.
     #[serde(default)]
     scopes: Option<Vec<Scope>>,
+    /// When the key stops working; never if absent.
     #[serde(default)]
     expires_at: Option<Timestamp>,
 }

@@ -3,12 +3,15 @@
 use super::gateway::{GatewayCall, TenantCall};
 use super::page;
 use super::request::RequestExt;
-use super::response::{self, Response};
+use super::response::{self, Response, ResponseExt};
 use crate::ports::directory::SessionEntry;
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp, UserId};
 use http::StatusCode;
 use serde_json::{Value, json};
+
+/// The document that [`super::openapi`] builds.
+const OPENAPI: &str = include_str!("../../docs/openapi.json");
 
 /// `GET /healthz`.
 pub(super) async fn health(_call: &GatewayCall<'_>) -> Result<Response, Problem> {
@@ -22,6 +25,14 @@ pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
         return Err(Problem::new(ErrorCode::NotConfigured, malformed.join("\n")));
     }
     response::json(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+/// `GET /openapi.json`.
+pub(super) async fn openapi(_call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    // Other origins may read it, because it is the same for everybody.
+    Ok(response::bytes(StatusCode::OK, "application/json", OPENAPI)
+        .with("cache-control", "public, max-age=3600")
+        .with("access-control-allow-origin", "*"))
 }
 
 /// `GET /v1/sessions`, newest first. A token or ticket lists the sessions of its own user only.

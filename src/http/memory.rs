@@ -27,18 +27,29 @@ const HITS: usize = 10;
 const MAX_HITS: usize = 200;
 
 /// A search: the text, whose memory, and what of it.
-#[derive(Deserialize)]
-pub(super) struct Search {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "MemorySearch")]
+pub(in crate::http) struct Search {
+    /// The text to search for.
+    #[schemars(length(max = 8000))]
     pub q: String,
+    /// The user, if you authenticate with a key.
     pub user: Option<String>,
+    /// The agent.
     pub agent: Option<String>,
+    /// Maximum number of hits. There are never more than 50.
+    #[schemars(range(min = 1, max = 200))]
     pub limit: Option<usize>,
+    /// `facts`, or `sessions` for the turns of conversations.
     pub scope: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Space {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "MemoryOwner")]
+pub(in crate::http) struct Space {
+    /// The user, if you authenticate with a key.
     user: Option<String>,
+    /// The agent.
     agent: Option<String>,
 }
 

@@ -14,9 +14,11 @@ use serde_json::{Map, Value, json};
 /// Maximum number of users of a tenant that have a shard of their own. Each isolate caches all of them.
 const MAX_MOVED_USERS: usize = 100;
 
-#[derive(Deserialize)]
-struct NewMove {
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct NewMove {
+    /// The shard to move to. The one that an open move leaves cancels that move.
     to: String,
+    /// The user to move; the tenant if absent.
     #[serde(default)]
     user: Option<UserId>,
 }

@@ -46,7 +46,8 @@ pub fn encode(key: &impl Serialize) -> Result<String, Problem> {
 }
 
 /// A page as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "PageOf{E}")]
 pub struct Page<E> {
     /// The entries.
     pub data: Vec<E>,

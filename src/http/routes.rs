@@ -29,6 +29,7 @@ const DELETE: Method = Method::DELETE;
 pub static ROUTES: &[Route] = &[
     Route::new(GET, "/healthz", Handler::Public(run!(lists::health))),
     Route::new(GET, "/readyz", Handler::Public(run!(lists::ready))),
+    Route::new(GET, "/openapi.json", Handler::Public(run!(lists::openapi))),
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),

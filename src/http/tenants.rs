@@ -30,30 +30,41 @@ const MAX_RULES_BYTES: usize = 16 << 10;
 /// How often an update is tried that other updates of the tenant overtake.
 const UPDATE_ATTEMPTS: usize = 10;
 
-#[derive(Deserialize)]
-struct NewTenant {
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct NewTenant {
+    /// The id; a new one if absent.
     #[serde(default)]
+    #[schemars(length(min = 1, max = 128))]
     id: Option<String>,
+    /// The name, for people.
     #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
     name: Option<String>,
+    /// The identity provider that signs tokens of the tenant.
     #[serde(default)]
     jwt: Option<JwtConfig>,
+    /// The shard that stores the rows of the tenant; its id gives one if absent.
     #[serde(default)]
     shard: Option<String>,
     /// Whether the users of the tenant are spread over all shards.
     #[serde(default)]
     spread: bool,
+    /// The permission rules of all sessions of the tenant.
     #[serde(default, deserialize_with = "object")]
     permissions: Option<Rules>,
+    /// The limits of the tenant.
     #[serde(default, deserialize_with = "object")]
     limits: Option<TenantLimits>,
 }
 
 /// Absent fields stay as they are; `null` removes.
-#[derive(Clone, Deserialize)]
-struct TenantPatch {
+#[derive(Clone, Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct TenantPatch {
+    /// The name, for people.
     #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
     name: Option<String>,
+    /// The identity provider; `null` removes it.
     #[serde(default, deserialize_with = "present")]
     jwt: Option<Option<JwtConfig>>,
     /// A merge patch (RFC 7396) of the rules.

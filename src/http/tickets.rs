@@ -22,11 +22,14 @@ const TTL: Duration = Duration::from_mins(5);
 /// Random bytes of the key that signs tickets.
 const KEY_BYTES: usize = 32;
 
-#[derive(Deserialize)]
-struct NewTicket {
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct NewTicket {
+    /// The session whose streams the ticket opens.
     session: String,
+    /// The user, if you authenticate with a key.
     #[serde(default)]
     user: Option<String>,
+    /// The scopes of the ticket; `read` if absent.
     #[serde(default)]
     scopes: Option<Vec<Scope>>,
 }

@@ -19,7 +19,7 @@ pub struct DirectoryError(pub String);
 pub type DirectoryResult<T> = Result<T, DirectoryError>;
 
 /// How a tenant's identity provider signs tokens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct JwtConfig {
     /// The required `iss` claim.
     pub issuer: String,

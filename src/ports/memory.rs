@@ -48,13 +48,16 @@ pub struct Collection {
 }
 
 /// The origin of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "MemorySource")]
 pub enum Source {
     /// A daily log.
     Log,
-    /// `MEMORY.md`. All its entries, and no others, are in the group [`LONG_TERM`], with keys that start with
-    /// this name and `#`.
+    /// `MEMORY.md`.
+    // All its entries, and no others, are in the group `LONG_TERM`, with keys that start with this name and `#`.
     Memory,
     /// A session.
     Session,

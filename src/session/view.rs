@@ -12,14 +12,15 @@ use crate::types::{
     TurnId, TurnPhase, TurnStatus, Usage, UserId,
 };
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{collections::BTreeMap, rc::Rc};
 
 /// Size of the arguments and outcomes in a [`TurnView`] above which further calls are left out, in bytes.
 const MAX_CALL_BYTES: usize = 4 << 20;
 
 /// `GET /v1/sessions/{id}`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Session")]
 pub struct SessionView {
     id: SessionId,
     agent: AgentId,
@@ -37,20 +38,34 @@ pub struct SessionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     current_turn: Option<TurnId>,
     pending: Vec<Pending>,
-    queue: Vec<Value>,
+    queue: Vec<QueuedView>,
     metadata: Map<String, Value>,
     state: Map<String, Value>,
     permissions: SessionPermissions,
     budget: Budget,
     last_seq: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     context: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<Parent>,
 }
 
+/// A queued message.
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "QueuedMessage")]
+pub struct QueuedView {
+    /// The id under which the message can be removed from the queue: that of its turn.
+    id: TurnId,
+    /// The turn that the message will start.
+    turn: TurnId,
+    /// The place in the queue, from 1.
+    position: usize,
+}
+
 /// A tool call in `GET …/turns/{turn}`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "TurnCall")]
 pub struct CallView {
     call_id: CallId,
     name: String,
@@ -67,7 +82,8 @@ pub struct CallView {
 }
 
 /// `GET …/turns/{turn}`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Turn")]
 pub struct TurnView {
     /// The turn.
     pub id: TurnId,
@@ -83,7 +99,7 @@ pub struct TurnView {
     steps: u32,
     reflections: u32,
     calls: Vec<CallView>,
-    /// Number of further calls, left out because the others exceed [`MAX_CALL_BYTES`].
+    /// Number of further calls, left out because the others exceed 4 MiB.
     #[serde(skip_serializing_if = "is_zero")]
     omitted_calls: u32,
     #[serde(skip)]
@@ -110,7 +126,8 @@ fn is_zero(count: &u32) -> bool {
 }
 
 /// A judge's grade of a reply.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Judgement")]
 pub struct Grade {
     judge: String,
     score: f64,
@@ -118,7 +135,8 @@ pub struct Grade {
 }
 
 /// The response to a message, once its turn has ended or waits.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
+#[schemars(rename = "TurnResponse")]
 pub struct TurnAnswer {
     turn_id: TurnId,
     status: TurnStatus,
@@ -168,8 +186,11 @@ impl Session {
         let pending = self.pending()?;
         let state = self.state();
         let (meta, totals) = (&state.meta, &state.activity.totals);
-        let queued =
-            |(index, turn): (usize, &TurnId)| json!({"id": turn, "turn": turn, "position": index + 1});
+        let queued = |(index, turn): (usize, &TurnId)| QueuedView {
+            id: turn.clone(),
+            turn: turn.clone(),
+            position: index + 1,
+        };
         Ok(SessionView {
             id: meta.id.clone(),
             agent: meta.agent.clone(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::{fmt, net::IpAddr, str::FromStr};
 
 /// What was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum AuditAction {
     /// The tenant was created.
     #[serde(rename = "tenant.created")]
@@ -55,7 +55,7 @@ impl FromStr for AuditAction {
 }
 
 /// Who did it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Actor {
     /// The holder of the operator's key.
@@ -78,7 +78,7 @@ impl From<Approver> for Actor {
 }
 
 /// One row of the audit trail. It contains ids, rules and limits, but no secrets and no content of users.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuditEntry {
     /// The tenant.
     pub tenant: TenantId,

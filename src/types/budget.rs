@@ -4,7 +4,7 @@ use super::FieldError;
 use serde::{Deserialize, Serialize};
 
 /// The limits of a turn. A turn that reaches one ends normally, with a stop reason.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Budget {
     /// Maximum number of model calls.
     pub max_steps: u32,
@@ -14,10 +14,10 @@ pub struct Budget {
     pub timeout_s: u32,
     /// Wall-clock time of one tool call, in seconds; never past the turn's deadline.
     pub tool_timeout_s: u32,
-    /// Maximum number of input and output tokens together; `None` for no limit.
+    /// Maximum number of input and output tokens together; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// Maximum cost in US dollars, by the price table; `None` for no limit.
+    /// Maximum cost in US dollars, by the price table; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
     /// Maximum number of self-critiques.
@@ -45,22 +45,22 @@ fn max_reflections() -> u32 {
 }
 
 /// A caller's changes to a budget; an absent field keeps its value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct BudgetPatch {
-    /// See [`Budget::max_steps`]; at least 1.
+    /// Maximum number of model calls; at least 1.
     pub max_steps: Option<u32>,
-    /// See [`Budget::max_tool_calls`].
+    /// Maximum number of tool calls.
     pub max_tool_calls: Option<u32>,
-    /// See [`Budget::timeout_s`]; at least 1.
+    /// Wall-clock time of the turn, in seconds; at least 1.
     pub timeout_s: Option<u32>,
-    /// See [`Budget::tool_timeout_s`]; at least 1.
+    /// Wall-clock time of one tool call, in seconds; at least 1.
     pub tool_timeout_s: Option<u32>,
-    /// See [`Budget::max_tokens`].
+    /// Maximum number of input and output tokens together.
     pub max_tokens: Option<u64>,
-    /// See [`Budget::max_cost_usd`]; negative values and NaN count as 0.
+    /// Maximum cost in US dollars.
     pub max_cost_usd: Option<f64>,
-    /// See [`Budget::max_reflections`].
+    /// Maximum number of self-critiques.
     pub max_reflections: Option<u32>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// Why a tool call was not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DenyReason {
     /// No tool with this name is available.
@@ -32,7 +32,7 @@ pub enum DenyReason {
 }
 
 /// A tool output that is stored outside the conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ArtifactRef {
     /// The artifact's id, `art_…`.
     pub r#ref: ArtifactId,
@@ -58,7 +58,7 @@ impl ArtifactRef {
 }
 
 /// A document that a tool returned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Source {
     /// An object of this deployment: a file, a fact, or a session.
@@ -80,7 +80,7 @@ pub enum Source {
 }
 
 /// How a tool call ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum ToolOutcome {
     /// The tool returned a result.

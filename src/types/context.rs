@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The result of a compaction. Each cut is a record of the log; the latest valid one applies.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "CompactionCut")]
 pub struct Cut {
     /// Number of the cut within the session, starting at 1. A cut with a number out of order was computed for
     /// an outdated context and is ignored.
@@ -31,7 +32,7 @@ impl Cut {
 }
 
 /// Why a context is compacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactReason {
     /// Too many messages.
@@ -45,7 +46,7 @@ pub enum CompactReason {
 }
 
 /// How much of the model's context window the last request and its response took, in tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WindowUse {
     /// Tokens taken.
     pub used: u64,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt;
 
 /// A piece of a message that is being streamed. Deltas are never stored.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "type")]
 pub enum Delta {
     /// More text.

@@ -34,7 +34,7 @@ impl From<&str> for Invalid {
 macro_rules! error_codes {
     ($($variant:ident, $code:literal, $status:literal, $title:literal;)*) => {
         /// A stable, snake_case error code.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum ErrorCode { $(#[doc = $title] $variant,)* }
 
@@ -92,7 +92,7 @@ error_codes! {
 }
 
 /// An error in one field of a body or query, or in one place of another JSON value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, schemars::JsonSchema)]
 #[error("{pointer}{}{detail}", if pointer.is_empty() { "" } else { ": " })]
 pub struct FieldError {
     /// JSON Pointer (RFC 6901) into the value, empty for the whole; `?name` for a query parameter.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use std::rc::Rc;
 
 /// One stored entry of the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Record {
     /// Sequence number within the session: contiguous from 1, never reused.
     pub seq: u64,
@@ -29,7 +29,7 @@ pub struct Record {
 
 /// The durable events. On the wire, `type` names the event.
 // `remote` makes the derived functions inherent, so that the trait's can handle `Other`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", remote = "Self")]
 pub enum EventKind {
     /// The session was created.

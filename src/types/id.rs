@@ -15,8 +15,11 @@ use uuid::{Builder, Uuid};
 macro_rules! id_type {
     ($($(#[$doc:meta])* $name:ident($is_valid:path $(, $prefix:literal)?);)+) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(
+            Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+        )]
         #[serde(transparent)]
+        #[schemars(inline)]
         pub struct $name(Rc<str>);
 
         impl $name {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The person or program that talks to the agent.
@@ -28,7 +28,7 @@ impl Role {
 }
 
 /// A tool call, as the model requested it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolCall {
     /// Unique within its turn: the provider's id if it is usable.
     pub call_id: CallId,
@@ -42,7 +42,7 @@ pub struct ToolCall {
 }
 
 /// A file among the session's artifacts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FileRef {
     /// The artifact's id, `art_…`.
     pub r#ref: ArtifactId,
@@ -67,7 +67,7 @@ impl FileRef {
 }
 
 /// One piece of a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Text.
@@ -100,7 +100,7 @@ pub enum Part {
 }
 
 /// One message of a session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Message {
     /// The message's id, `msg_…`.
     pub id: MessageId,

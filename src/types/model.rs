@@ -7,7 +7,7 @@ use std::{ops::AddAssign, rc::Rc};
 use thiserror::Error;
 
 /// How much the model should reason before it responds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
     /// No reasoning, or the provider's default.
@@ -129,7 +129,7 @@ pub struct ModelResponse {
 }
 
 /// Why a response ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// The response is complete, or a stop sequence was reached.
@@ -146,7 +146,7 @@ pub enum FinishReason {
 }
 
 /// Token counts. Input includes tokens read from and written to the provider's cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// All input tokens.

@@ -9,8 +9,9 @@ const MAX_PATTERNS: usize = 50;
 const MAX_PATTERN: usize = 200;
 
 /// Models that may be used: ids, and patterns such as `openai/*`, in which `*` matches any characters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct ModelList(pub Vec<String>);
 
 impl ModelList {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// Notes on one range of records.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "Notes")]
 pub struct Chunk {
     /// Sequence number of the first record covered.
     pub from: u64,
@@ -28,7 +29,8 @@ pub struct Chunk {
 }
 
 /// An observation or reflection started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
 pub struct NotesStarted {
     /// Sequence number of the first record to be covered by new notes.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -38,7 +40,8 @@ pub struct NotesStarted {
 }
 
 /// Notes were taken or rewritten.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
 pub struct NotesTaken {
     /// Generation number, starting at 1, if the notes were rewritten; 0 for new notes.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -55,7 +58,8 @@ impl NotesTaken {
 }
 
 /// An observation or reflection failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(inline)]
 pub struct NotesFailed {
     /// Why it failed.
     pub reason: String,
@@ -68,7 +72,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// Why buffered notes replaced their messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// The messages had too many tokens.

@@ -18,7 +18,9 @@ const MAX_NAME: usize = 64;
 
 /// What a rule decides about a call; the stricter policy is the greater one. In JSON its name, or an object such as
 /// `{"policy": "ask", "by": "user"}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(try_from = "WrittenPolicy", into = "WrittenPolicy")]
 pub enum Policy {
     /// The call runs.
@@ -32,7 +34,9 @@ pub enum Policy {
 }
 
 /// Who may approve a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Decider {
     /// Whoever may send messages to the session.
@@ -50,8 +54,9 @@ impl Decider {
 }
 
 /// The name of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 enum PolicyName {
     Allow,
     Ask,
@@ -59,7 +64,7 @@ enum PolicyName {
 }
 
 /// A policy as it is written.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "expected \"allow\", \"ask\", \"deny\", or {\"policy\", \"by\"?}")]
 enum WrittenPolicy {
     Name(PolicyName),
@@ -117,8 +122,22 @@ impl From<Policy> for WrittenPolicy {
 }
 
 /// The tool groups that rules can name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case", try_from = "String")]
+#[schemars(!try_from)]
 pub enum Category {
     /// Reads files, memory, and sessions.
     Read,
@@ -164,7 +183,7 @@ impl Category {
 }
 
 /// A rule about the subject of a call: a path, a command, or a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "WrittenPattern", into = "WrittenPattern")]
 pub struct PatternRule {
     /// The tool that the rule applies to; all tools if absent.
@@ -177,7 +196,7 @@ pub struct PatternRule {
 }
 
 /// A pattern rule as it is written.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 struct WrittenPattern {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
@@ -217,8 +236,9 @@ impl PatternRule {
 }
 
 /// The permission rules of one layer: of a tenant, an agent, a mode, or a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "PermissionRules")]
 pub struct Rules {
     /// The policy if no other rule applies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -295,7 +315,7 @@ fn check_name(name: &str) -> Result<(), Invalid> {
 }
 
 /// Permissions that decisions have added to a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Grants {
     /// Tools that may run without approval.
@@ -339,17 +359,17 @@ impl SessionPermissions {
 }
 
 /// The permission rules and grants of one session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SessionPermissions {
-    /// See [`Rules::default`].
+    /// The policy if no other rule applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Policy>,
-    /// See [`Rules::categories`].
+    /// Policies by category.
     pub categories: BTreeMap<Category, Policy>,
-    /// See [`Rules::tools`].
+    /// Policies by tool name.
     pub tools: BTreeMap<String, Policy>,
-    /// See [`Rules::patterns`].
+    /// Policies by subject.
     pub patterns: Vec<PatternRule>,
     /// Whether calls that need approval are approved automatically. Never overrides a denial.
     pub yolo: bool,

@@ -4,7 +4,9 @@ use super::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId
 use serde::{Deserialize, Serialize};
 
 /// A permission of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Talk to agents: create, change, and run things.
@@ -33,8 +35,9 @@ impl Scope {
 }
 
 /// A set of scopes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct Scopes(pub Vec<Scope>);
 
 impl Scopes {

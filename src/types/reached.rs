@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The limits of a tenant that time resets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimedLimit {
-    /// See [`TenantLimits::requests_per_min`](super::TenantLimits::requests_per_min).
+    /// Requests in a minute.
     RequestsPerMin,
-    /// See [`Quota::concurrent_turns`](super::Quota::concurrent_turns).
+    /// Turns at the same time.
     ConcurrentTurns,
-    /// See [`Quota::turns_per_day`](super::Quota::turns_per_day).
+    /// Turns that start in a UTC day.
     TurnsPerDay,
-    /// See [`Quota::tokens_per_day`](super::Quota::tokens_per_day).
+    /// Tokens of a UTC day.
     TokensPerDay,
-    /// See [`Quota::cost_usd_per_day`](super::Quota::cost_usd_per_day).
+    /// Cost of a UTC day.
     CostUsdPerDay,
 }
 

@@ -5,7 +5,7 @@ use std::ops::Add;
 use thiserror::Error;
 
 /// What a tenant stores on its shards. Artifacts, attachments, and the sessions' own logs are not included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct StorageUse {
     /// Number of workspace files.

@@ -48,7 +48,8 @@ impl ChildTask {
 }
 
 /// The link from a child's session to its parent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "ParentSession")]
 pub struct Parent {
     /// The parent's session.
     pub session: SessionId,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// What a call waits for, as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
     /// Permission to run.
@@ -166,7 +166,8 @@ impl Suspension {
 }
 
 /// A suspended call as clients see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "PendingCall")]
 pub struct Pending {
     /// The call.
     pub call_id: CallId,
@@ -241,7 +242,7 @@ impl From<Suspension> for Stored {
 }
 
 /// A person's decision on a call that waits for approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// This call may run.
@@ -255,7 +256,7 @@ pub enum Decision {
 }
 
 /// The person or key that decided, as named by the credential and the request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Approver {
     /// The user.
     #[serde(default, skip_serializing_if = "Option::is_none")]

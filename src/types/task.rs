@@ -27,7 +27,7 @@ impl TaskStatus {
 }
 
 /// One entry of the task list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Task {
     /// Id, unique in its list.
     pub id: String,

@@ -31,49 +31,49 @@ impl TenantPolicy {
 }
 
 /// The limits of a tenant. An absent one limits nothing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TenantLimits {
     /// The models that the tenant's sessions may use, of those that the deployment offers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<ModelList>,
-    /// See [`Budget::max_steps`].
+    /// Maximum number of model calls of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
-    /// See [`Budget::max_tool_calls`].
+    /// Maximum number of tool calls of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
-    /// See [`Budget::timeout_s`].
+    /// Maximum time of a turn, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u32>,
-    /// See [`Budget::max_cost_usd`].
+    /// Maximum cost of a turn, in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
     /// Maximum number of requests in a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_min: Option<u32>,
-    /// See [`Quota::concurrent_turns`].
+    /// Maximum number of turns at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_turns: Option<u32>,
-    /// See [`Quota::turns_per_day`].
+    /// Maximum number of turns that start in a UTC day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns_per_day: Option<u32>,
-    /// See [`Quota::tokens_per_day`].
+    /// Tokens of a UTC day after which no turn starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
-    /// See [`Quota::cost_usd_per_day`].
+    /// Cost of a UTC day in US dollars after which no turn starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd_per_day: Option<f64>,
-    /// See [`StorageLimits::storage_bytes`].
+    /// Maximum size of files and memory together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_bytes: Option<u64>,
-    /// See [`StorageLimits::sessions`].
+    /// Maximum number of sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
-    /// See [`StorageLimits::files`].
+    /// Maximum number of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// See [`StorageLimits::memory_rows`].
+    /// Maximum number of rows of the memory index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_rows: Option<u64>,
 }

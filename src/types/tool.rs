@@ -4,8 +4,8 @@ use super::{Category, WaitKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The kind of effect a tool may have. The default is [`Effect::Destructive`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The kind of effect that a tool may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Reads files, memory, or session data.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
 
 /// How a turn ended. The shape is the same for every status.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TurnEnd {
     /// The final status.
     pub status: TurnStatus,
@@ -20,6 +20,7 @@ pub struct TurnEnd {
     pub reply: Option<Reply>,
     /// Only in storage, instead of `reply`: the message that holds it. Versions before 2 stored the reply itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub reply_ref: Option<ReplyRef>,
     /// Tokens consumed by the turn.
     pub usage: Usage,
@@ -100,7 +101,7 @@ impl TurnEnd {
 }
 
 /// A reference to the message that holds a reply.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReplyRef {
     /// The message's id.
     pub message: MessageId,
@@ -110,7 +111,7 @@ pub struct ReplyRef {
 }
 
 /// The final assistant message of a turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Reply {
     /// The message's id.
     pub id: MessageId,

@@ -17,35 +17,57 @@ const MAX_ITEMS: usize = 1_000;
 /// Longest id that a caller may choose, in bytes.
 const MAX_ID: usize = 256;
 
-#[derive(Deserialize)]
-struct Facts {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "NewFacts")]
+pub(in crate::http) struct Facts {
+    /// The user, if you authenticate with a key.
     user: Option<String>,
+    /// The agent.
     agent: Option<String>,
+    /// The facts.
+    #[schemars(length(min = 1, max = 1000))]
     facts: Vec<Fact>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "NewFact")]
 struct Fact {
+    /// The id; a new one if absent.
     id: Option<String>,
+    /// The fact, on one line.
     text: String,
+    /// When it was said; now if absent.
     ts: Option<Timestamp>,
+    /// The session in which it was said.
     session: Option<String>,
+    /// Who said it.
     speaker: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Turns {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "ImportedTurns")]
+pub(in crate::http) struct Turns {
+    /// The user, if you authenticate with a key.
     user: Option<String>,
+    /// The agent.
     agent: Option<String>,
+    /// The conversation.
     session: String,
+    /// Its turns.
+    #[schemars(length(min = 1, max = 1000))]
     turns: Vec<Turn>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "ImportedTurn")]
 struct Turn {
+    /// The id.
     id: String,
+    /// When it was said; now if absent.
     ts: Option<Timestamp>,
+    /// Who said it.
     speaker: String,
+    /// What was said.
     text: String,
 }
 

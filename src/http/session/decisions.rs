@@ -14,21 +14,35 @@ use std::rc::Rc;
 /// Longest reason, in characters.
 const MAX_REASON: usize = 2_000;
 
-#[derive(Deserialize)]
-struct ApprovalBody {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "Approval")]
+pub(in crate::http) struct ApprovalBody {
+    /// The decision.
+    #[schemars(required)]
     decision: Option<Decision>,
+    /// The reason, which the model reads if the call is declined.
+    #[schemars(length(max = 2000))]
     reason: Option<String>,
+    /// Arguments that replace those of the model.
     args: Option<Value>,
+    /// The `args_hash` of the call that you saw.
     args_hash: Option<String>,
+    /// The user, if you authenticate with a key.
     user: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct AnswerBody {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "Answer")]
+pub(in crate::http) struct AnswerBody {
+    /// The answer; its form depends on the call.
     #[serde(default)]
     answer: Value,
+    /// Why there is no answer, in its place.
+    #[schemars(length(max = 2000))]
     error: Option<String>,
+    /// The `args_hash` of the call that you saw.
     args_hash: Option<String>,
+    /// The user, if you authenticate with a key.
     user: Option<String>,
 }
 

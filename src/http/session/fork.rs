@@ -17,8 +17,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-#[derive(Deserialize)]
-struct ForkBody {
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "NewFork")]
+pub(in crate::http) struct ForkBody {
+    /// The last message to copy; all messages if absent.
     at_message: Option<String>,
 }
 

@@ -24,19 +24,24 @@ const MAX_FILES: usize = 20;
 const MAX_CLIENT_TOOLS: usize = 128;
 
 /// The body of `POST /v1/sessions/{id}/messages`.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "NewMessage")]
 pub struct MessageBody {
     /// The text.
     pub content: Option<String>,
     /// The content in parts, in place of the text.
+    #[schemars(with = "Option<Vec<NewPart>>")]
     pub parts: Option<Vec<Value>>,
+    /// Must be `user`.
     pub role: Option<String>,
     /// The user.
     pub user: Option<String>,
     /// What to do while another turn runs.
     pub on_busy: Option<OnBusy>,
+    /// Limits of the turn.
     #[serde(default, deserialize_with = "object")]
     pub budget: Option<BudgetPatch>,
+    /// The only tools that the turn may use.
     pub tools: Option<Vec<String>>,
     /// The tools that the client runs.
     #[serde(default)]
@@ -47,9 +52,27 @@ pub struct MessageBody {
     pub max_output_tokens: Option<u32>,
     /// How much the model should reason.
     pub think: Option<Thinking>,
+    /// Whether the reply lists its sources.
     pub show_citations: Option<bool>,
     /// The JSON Schema of the reply.
     pub output_schema: Option<Value>,
+}
+
+/// The form of a part of a new message. Parts are read one by one, so that errors name the field.
+#[allow(dead_code, reason = "describes the form")]
+#[derive(schemars::JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum NewPart {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A file of the session.
+    File {
+        /// The `ref` of an attachment or artifact.
+        r#ref: ArtifactId,
+    },
 }
 
 /// Checks a message for the session, or for a new session if there is none.

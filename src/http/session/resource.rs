@@ -7,21 +7,35 @@ use crate::http::patch::object;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, page};
 use crate::session::Session;
-use crate::types::{BudgetPatch, Problem};
+use crate::types::{BudgetPatch, Problem, SessionPermissions};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-#[derive(Deserialize)]
-struct NewSession {
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct NewSession {
+    /// The id of the session; a new one if absent.
+    #[allow(dead_code, reason = "the gateway reads it, because it names the session's object")]
+    #[schemars(length(min = 1, max = 128))]
+    id: Option<String>,
+    /// The agent.
     agent: Option<String>,
+    /// The user, if you authenticate with a key.
     user: Option<String>,
+    /// The title; taken from the first message if absent.
+    #[schemars(length(max = 200))]
     title: Option<String>,
+    /// The mode that the session starts in.
     mode: Option<String>,
+    /// The model, as `provider/model`.
     model: Option<String>,
+    /// Data of the caller, returned unchanged.
     metadata: Option<Map<String, Value>>,
+    /// Limits of each turn.
     #[serde(default, deserialize_with = "object")]
     budget: Option<BudgetPatch>,
+    /// The permission rules of the session.
+    #[schemars(with = "Option<SessionPermissions>")]
     permissions: Option<Value>,
 }
 

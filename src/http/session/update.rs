@@ -17,17 +17,25 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Absent fields stay as they are; `null` clears those that may be empty.
-#[derive(Deserialize)]
-struct SessionPatch {
+#[derive(Deserialize, schemars::JsonSchema)]
+pub(in crate::http) struct SessionPatch {
+    /// The title; `null` to take it from the first message.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(max = 200))]
     title: Option<Option<String>>,
+    /// The mode; `null` for the one that sessions start in.
     #[serde(default, deserialize_with = "present")]
     mode: Option<Option<String>>,
+    /// The model, as `provider/model`; `null` for the default one.
     #[serde(default, deserialize_with = "present")]
     model: Option<Option<String>>,
+    /// A merge patch of the caller's data.
     metadata: Option<Map<String, Value>>,
+    /// A merge patch of the permission rules and grants.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     permissions: Option<Option<Value>>,
+    /// A merge patch of the data that the caller shares with tools.
     state: Option<Map<String, Value>>,
 }
 

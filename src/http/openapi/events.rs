@@ -1,0 +1,74 @@
+//! The components of events. Each type of event has its own, and the unions of them have a discriminator.
+
+use super::schemas::{Schemas, reference};
+use crate::types::{Delta, Record};
+use serde_json::{Map, Value, json};
+
+/// Returns the schema of a stored event.
+pub(super) fn record(schemas: &mut Schemas) -> Value {
+    let all = schemas.inlined::<Record>();
+    let names = add(schemas, &all, &[]);
+    let text = "A stored event: a record of the session's log. `type` says which. A client ignores types that it does not \
+                know: later versions have more.";
+    schemas.add("Event", union(text, &names))
+}
+
+/// Returns the schema of an event of a stream: a stored event, or a piece of a message that is being written.
+pub(super) fn streamed(schemas: &mut Schemas) -> Value {
+    let records = schemas.inlined::<Record>();
+    let mut names = add(schemas, &records, &[]);
+    let deltas = json!({
+        "type": "object",
+        "properties": { "turn": { "type": "string", "description": "The turn." } },
+        "required": ["turn"],
+        "oneOf": schemas.inlined::<Delta>()["oneOf"],
+    });
+    let cursor =
+        json!({ "type": "string", "description": "The id of the event: the position after this piece." });
+    names.extend(add(schemas, &deltas, &[("message.delta", "cursor", cursor)]));
+    schemas.add(
+        "StreamEvent",
+        union("An event of a stream: a stored event, or a delta, which is not stored.", &names),
+    )
+}
+
+/// Adds a component for each variant, with the fields that all have. Returns the types of the events and the names of
+/// their components.
+fn add(schemas: &mut Schemas, all: &Value, more: &[(&str, &str, Value)]) -> Vec<(String, String)> {
+    let variants = all["oneOf"].as_array().cloned().unwrap_or_default();
+    let mut names = Vec::new();
+    for mut variant in variants {
+        let kind = variant["properties"]["type"]["const"].as_str().unwrap_or_default().to_owned();
+        let name = component(&kind);
+        let mut properties = all["properties"].as_object().cloned().unwrap_or_default();
+        properties.extend(variant["properties"].as_object().cloned().unwrap_or_default());
+        for (_, name, schema) in more.iter().filter(|(of, ..)| *of == kind) {
+            properties.insert((*name).to_owned(), schema.clone());
+        }
+        let own = variant["required"].as_array().cloned().unwrap_or_default();
+        let mut required = all["required"].as_array().cloned().unwrap_or_default();
+        required.extend(own);
+        variant["properties"] = Value::Object(properties);
+        variant["required"] = Value::Array(required);
+        schemas.add(&name, variant);
+        names.push((kind, name));
+    }
+    names
+}
+
+/// Returns the name of the component of an event: `TurnStartedEvent` for `turn.started`.
+fn component(kind: &str) -> String {
+    let words = kind.split(['.', '_']).map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_uppercase() + rest
+    });
+    words.chain(["Event".to_owned()]).collect()
+}
+
+fn union(text: &str, names: &[(String, String)]) -> Value {
+    let variants: Vec<_> = names.iter().map(|(_, name)| reference(name)).collect();
+    let mapping: Map<_, _> =
+        names.iter().map(|(kind, name)| (kind.clone(), reference(name)["$ref"].clone())).collect();
+    let discriminator = json!({ "propertyName": "type", "mapping": mapping });
+    json!({ "description": text, "oneOf": variants, "discriminator": discriminator })
+}

@@ -1,0 +1,107 @@
+//! The routes of other protocols. Their own documentation describes the bodies.
+
+use super::operation::{JSON, Operation, SSE};
+use super::shapes::{Aborted, Foreign};
+use crate::types::ErrorCode;
+use crate::types::ErrorCode::{
+    AlreadyDecided, AlreadyExists, NotWaiting, QueueFull, QuotaExceeded, SessionBusy, StaleArgsHash,
+    StalePlan, SubagentSession,
+};
+use serde_json::json;
+
+const POSTS: &[ErrorCode] = &[
+    SessionBusy,
+    SubagentSession,
+    QueueFull,
+    QuotaExceeded,
+    NotWaiting,
+    AlreadyDecided,
+    StaleArgsHash,
+    StalePlan,
+];
+
+pub(super) fn operations() -> Vec<Operation> {
+    let mut all = openai();
+    let messages = json!([{ "id": "m1", "role": "user", "parts": [{ "type": "text", "text": "Hello" }] }]);
+    let input = json!({
+        "threadId": "chat-1", "runId": "run-1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
+        "messages": [{ "id": "m1", "role": "user", "content": "Hello" }],
+    });
+    all.extend([
+        Operation::post("/api/chat", "postChat", "The UI message stream of Vercel's AI SDK.")
+            .body::<Foreign>(json!({ "id": "chat-1", "messages": messages }))
+            .streams("The chunks of the message.")
+            .fails(POSTS),
+        Operation::get(
+            "/api/chat/{id}/stream",
+            "resumeChat",
+            "The stream of the running turn, from its beginning.",
+        )
+        .streams("The chunks of the message.")
+        .returns_nothing(204, "No turn runs."),
+        Operation::post("/api/chat/{id}/stop", "stopChat", "Aborts the running turn.")
+            .returns::<Aborted>(200, "What was aborted."),
+        Operation::post("/ag-ui", "runAgent", "Runs an agent with AG-UI.")
+            .body::<Foreign>(input)
+            .streams("The events of the run.")
+            .fails(POSTS),
+    ]);
+    all
+}
+
+fn openai() -> Vec<Operation> {
+    let operations = [
+        Operation::post(
+            "/v1/chat/completions",
+            "createChatCompletion",
+            "Runs a turn with OpenAI's chat completions.",
+        )
+        .header("X-Session-Id", "The session. Without it, the messages are all that the agent knows.")
+        .body::<Foreign>(json!({ "model": "default", "messages": [{ "role": "user", "content": "Hello" }] }))
+        .returns::<Foreign>(200, "The completion, or its chunks with `stream`.")
+        .or_stream()
+        .fails(POSTS),
+        Operation::post("/v1/responses", "createResponse", "Runs a turn with OpenAI's Responses.")
+            .body::<Foreign>(json!({ "model": "default", "input": "Hello" }))
+            .returns::<Foreign>(200, "The response, or its events with `stream`.")
+            .or_stream()
+            .fails(POSTS),
+        Operation::get("/v1/responses/{response}", "getResponse", "Returns a response.")
+            .query_as("stream", "Whether to return its events.", json!({ "type": "boolean" }))
+            .query_as(
+                "starting_after",
+                "Number of the last event that you have.",
+                json!({ "type": "integer" }),
+            )
+            .returns::<Foreign>(200, "The response, or its events with `stream`.")
+            .or_stream(),
+        Operation::delete("/v1/responses/{response}", "deleteResponse", "Erases the session of a response.")
+            .returns_as(200, "The response is deleted.", JSON, |_| json!({ "type": "object" }))
+            .fails(&[AlreadyExists]),
+        Operation::post(
+            "/v1/responses/{response}/cancel",
+            "cancelResponse",
+            "Aborts the turn of a response.",
+        )
+        .returns::<Foreign>(200, "The response."),
+        Operation::get(
+            "/v1/responses/{response}/input_items",
+            "listInputItems",
+            "Lists the input of a response.",
+        )
+        .returns::<Foreign>(200, "The items."),
+    ];
+    operations.into_iter().map(|operation| Operation { has_openai_errors: true, ..operation }).collect()
+}
+
+impl Operation {
+    /// Adds a response that is a stream of another protocol.
+    fn streams(self, text: &'static str) -> Self {
+        self.returns_as(200, text, SSE, |_| json!({ "type": "string" }))
+    }
+
+    /// Adds a stream to the last response.
+    fn or_stream(self) -> Self {
+        self.or_sequence(SSE, |_| json!({ "type": "object" }))
+    }
+}
