@@ -1,6 +1,6 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup new build dev check test audit bench sim fuzz fmt lint deploy workspace-push clean
+.PHONY: help setup new build dev check test audit bench sim fuzz conform fmt lint deploy workspace-push clean
 
 # The folder of the Worker. Exported, because make passes signals to a script only when no shell is in between.
 new build dev deploy: export WORKER = $(DIR)
@@ -37,6 +37,9 @@ sim: ## simulates the core: SEEDS=100000 FROM=0, or SEED=7 for one world with it
 
 fuzz: setup ## sends random requests of several users and tenants to the real Worker: REQUESTS=20000 SEED=7
 	@scripts/fuzz.sh
+
+conform: setup ## compares the real Worker with its OpenAPI document, with random requests: EXAMPLES=5000 SEED=7
+	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" scripts/schemathesis.sh
 
 fmt: ## formats the code
 	@cargo fmt

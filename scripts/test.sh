@@ -29,5 +29,6 @@ SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
 node_packages tests/clients
 scripts/clients.sh
 scripts/browser.sh
+scripts/schemathesis.sh --install
 wait "$workers"
 cargo test --no-default-features --test http

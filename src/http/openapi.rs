@@ -205,10 +205,6 @@ fn contents(schemas: &mut Schemas, contents: &[Content]) -> Value {
         if let Some(schema) = content.schema {
             value["schema"] = schema(schemas);
         }
-        if let Some(item) = content.item {
-            // The field of OpenAPI 3.2 for sequences.
-            value["x-itemSchema"] = item(schemas);
-        }
         (content.media_type.to_owned(), value)
     });
     Value::Object(content.collect())

@@ -29,6 +29,7 @@ mod limits;
 mod memory;
 mod my_agent;
 mod observation;
+mod openapi;
 mod overflow;
 mod page;
 mod people;

@@ -13,8 +13,23 @@ pub(super) fn record(schemas: &mut Schemas) -> Value {
     schemas.add("Event", union(text, &names))
 }
 
+/// Returns the schema of an event of a stream in the form of Server-Sent Events.
+pub(super) fn sent(schemas: &mut Schemas) -> Value {
+    let data = json!({
+        "type": "string", "contentMediaType": "application/json", "contentSchema": streamed(schemas),
+    });
+    let text = json!({ "type": "string" });
+    let event = json!({
+        "description": "One of the Server-Sent Events of a stream. `data` is a `StreamEvent` as JSON.",
+        "type": "object",
+        "properties": { "id": text, "event": text, "data": data },
+        "required": ["data"],
+    });
+    schemas.add("ServerSentEvent", event)
+}
+
 /// Returns the schema of an event of a stream: a stored event, or a piece of a message that is being written.
-pub(super) fn streamed(schemas: &mut Schemas) -> Value {
+fn streamed(schemas: &mut Schemas) -> Value {
     let records = schemas.inlined::<Record>();
     let mut names = add(schemas, &records, &[]);
     let deltas = json!({

@@ -44,10 +44,8 @@ pub(super) struct Parameter {
 /// A body in one media type.
 pub(super) struct Content {
     pub(super) media_type: &'static str,
-    /// `None` for bytes.
+    /// `None` for bytes. Of one event or line if the body is a sequence of them.
     pub(super) schema: Option<SchemaOf>,
-    /// The schema of one event or line of a body that is a sequence of them.
-    pub(super) item: Option<SchemaOf>,
 }
 
 /// A response that is no error.
@@ -157,7 +155,7 @@ impl Operation {
 
     /// Adds a body of bytes.
     pub(super) fn bytes_body(mut self, media_type: &'static str) -> Self {
-        self.bodies.push(Content { media_type, schema: None, item: None });
+        self.bodies.push(Content { media_type, schema: None });
         self
     }
 
@@ -193,7 +191,7 @@ impl Operation {
 
     /// Adds a response of bytes.
     pub(super) fn returns_bytes(mut self, status: u16, text: &'static str, media_type: &'static str) -> Self {
-        let contents = vec![Content { media_type, schema: None, item: None }];
+        let contents = vec![Content { media_type, schema: None }];
         self.responses.push(Success { status, text, contents, headers: Vec::new() });
         self
     }
@@ -204,25 +202,10 @@ impl Operation {
         self
     }
 
-    /// Adds a response that is a sequence of values.
-    pub(super) fn returns_sequence(
-        self,
-        status: u16,
-        text: &'static str,
-        media_type: &'static str,
-        item: SchemaOf,
-    ) -> Self {
-        self.returns_nothing(status, text).or_sequence(media_type, item)
-    }
-
-    /// Adds a sequence of values to the last response, as another media type.
-    pub(super) fn or_sequence(mut self, media_type: &'static str, item: SchemaOf) -> Self {
+    /// Adds another media type to the last response.
+    pub(super) fn or(mut self, media_type: &'static str, schema: SchemaOf) -> Self {
         if let Some(last) = self.responses.last_mut() {
-            last.contents.push(Content {
-                media_type,
-                schema: Some(|_| json!({ "type": "string" })),
-                item: Some(item),
-            });
+            last.contents.push(Content::new(media_type, schema));
         }
         self
     }
@@ -244,6 +227,6 @@ impl Operation {
 
 impl Content {
     fn new(media_type: &'static str, schema: SchemaOf) -> Self {
-        Self { media_type, schema: Some(schema), item: None }
+        Self { media_type, schema: Some(schema) }
     }
 }

@@ -1,13 +1,14 @@
 //! The routes of other protocols. Their own documentation describes the bodies.
 
 use super::operation::{JSON, Operation, SSE};
+use super::schemas::Schemas;
 use super::shapes::{Aborted, Foreign};
 use crate::types::ErrorCode;
 use crate::types::ErrorCode::{
     AlreadyDecided, AlreadyExists, NotWaiting, QueueFull, QuotaExceeded, SessionBusy, StaleArgsHash,
     StalePlan, SubagentSession,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 const POSTS: &[ErrorCode] = &[
     SessionBusy,
@@ -94,14 +95,19 @@ fn openai() -> Vec<Operation> {
     operations.into_iter().map(|operation| Operation { has_openai_errors: true, ..operation }).collect()
 }
 
+/// Returns the schema of an event of a stream.
+fn event(_: &mut Schemas) -> Value {
+    json!({ "type": "object", "properties": { "data": { "type": "string" } }, "required": ["data"] })
+}
+
 impl Operation {
     /// Adds a response that is a stream of another protocol.
     fn streams(self, text: &'static str) -> Self {
-        self.returns_as(200, text, SSE, |_| json!({ "type": "string" }))
+        self.returns_as(200, text, SSE, event)
     }
 
     /// Adds a stream to the last response.
     fn or_stream(self) -> Self {
-        self.or_sequence(SSE, |_| json!({ "type": "object" }))
+        self.or(SSE, event)
     }
 }

@@ -1,8 +1,7 @@
 //! Sessions, turns, artifacts and events.
 
 use super::events;
-use super::operation::{JSON, Operation, SSE};
-use super::schemas::Schemas;
+use super::operation::{Operation, SSE};
 use super::shapes::{Aborted, Accepted, Compacted, ListedSession, Ticket, View};
 use crate::http::page::Page;
 use crate::http::session::{
@@ -83,7 +82,7 @@ fn turns() -> Vec<Operation> {
                  also 200. A client that disconnects does not stop the turn.",
             )
             .returns::<TurnAnswer>(200, "The turn, or its events.")
-            .or_sequence(SSE, events::streamed)
+            .or(SSE, events::sent)
             .with("X-Turn-Id", "The turn of the stream.")
             .returns::<Accepted>(202, "The message, decision or answer is stored.")
             .with("Location", "The path of the turn.")
@@ -174,8 +173,8 @@ fn files_and_events() -> Vec<Operation> {
             .query("after", cursor)
             .query_as("until", "`idle`: the stream ends as soon as no turn runs or waits.", json!({ "enum": ["idle"] }))
             .query_as("limit", "Maximum number of lines of NDJSON.", json!({ "type": "integer", "minimum": 1 }))
-            .returns_sequence(200, "The events.", SSE, events::streamed)
-            .or_sequence("application/x-ndjson", events::record),
+            .returns_as(200, "The events.", SSE, events::sent)
+            .or("application/x-ndjson", events::record),
         Operation::get("/v1/sessions/{id}/ws", "openWebSocket", "Opens a WebSocket.")
             .text(
                 "It sends the same events as text frames, and accepts the frames `{\"type\": \"message\"}` and `{\"type\": \
@@ -190,7 +189,7 @@ fn files_and_events() -> Vec<Operation> {
             .text("The ticket is valid for five minutes. Append it to the URL as `?ticket=`.")
             .query("user", "The user, if the body names none.")
             .body::<NewTicket>(json!({ "session": "chat-1" }))
-            .returns_as(201, "The ticket.", JSON, Schemas::written::<Ticket>)
+            .returns::<Ticket>(201, "The ticket.")
             .fails(&[NotConfigured]),
     ]
 }

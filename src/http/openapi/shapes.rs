@@ -63,12 +63,12 @@ struct OpenAiErrorDetails {
 /// The server runs.
 #[derive(JsonSchema)]
 pub(super) struct Health {
-    status: Ok,
+    status: HealthStatus,
 }
 
 #[derive(JsonSchema)]
 #[schemars(inline, rename_all = "snake_case")]
-enum Ok {
+enum HealthStatus {
     Ok,
 }
 

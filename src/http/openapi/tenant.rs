@@ -1,7 +1,6 @@
 //! Workspace files, memory, usage, exports and models: what concerns a tenant and its users.
 
-use super::operation::{JSON, Operation, Parameter};
-use super::schemas::Schemas;
+use super::operation::{JSON, Operation};
 use super::shapes::{Added, Consolidated, Erasing, File, Health, MemoryHits, Model, Models, UsageReport};
 use crate::http::memory::{
     Search, Space,
@@ -12,7 +11,7 @@ use crate::types::ErrorCode::{
     InvalidRequest, MemoryBusy, NotConfigured, PreconditionFailed, QuotaExceeded, ReadOnly,
 };
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(super) fn general() -> Vec<Operation> {
     vec![
@@ -134,7 +133,7 @@ pub(super) fn memory() -> Vec<Operation> {
         ))
         .body::<Space>(json!({ "user": "ann" }))
         .optional()
-        .returns_as(200, "The number of merged facts.", JSON, Schemas::written::<Consolidated>)
+        .returns::<Consolidated>(200, "The number of merged facts.")
         .fails(&[MemoryBusy, QuotaExceeded]),
     ]
 }
@@ -174,15 +173,10 @@ pub(super) fn part(operation: Operation) -> Operation {
 
 /// Adds the user and the agent whose files or memory a request concerns.
 fn owned(operation: Operation) -> Operation {
-    let named = |place: &'static str, text: &'static str| Parameter {
-        place: "query",
-        name: place,
-        text,
-        is_required: false,
-        schema: json!({ "type": "string", "default": "default" }) as Value,
-    };
-    let mut operation = operation;
-    operation.parameters.push(named("user", "The user. A token has its own."));
-    operation.parameters.push(named("agent", "The agent."));
-    operation
+    let name = || json!({ "type": "string", "default": "default" });
+    operation.query_as("user", "The user. A token has its own.", name()).query_as(
+        "agent",
+        "The agent.",
+        name(),
+    )
 }
