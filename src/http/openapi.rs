@@ -152,6 +152,7 @@ fn security(route: &Route) -> Value {
         | Handler::Session(scope, _)
         | Handler::NewSession(scope, _)
         | Handler::Face(scope, ..)
+        | Handler::Split(scope, ..)
         | Handler::Unread(scope, _) => {
             let mut accepted = vec![json!({ "key": [scope.name()] })];
             if route.accepts_ticket {
@@ -268,6 +269,7 @@ fn path_parameter(name: &str) -> (&'static str, Value) {
         "response" => ("The response.", text),
         "key" => ("The id of the key.", text),
         "user" => ("The user: 1 to 128 bytes without `/`, `\\` and control characters.", text),
+        "agent" => ("The agent.", id),
         "date" => ("The UTC day.", json!({ "type": "string", "format": "date" })),
         "model" => ("The agent or model. It may contain slashes.", text),
         _ => ("The path of the file, with slashes. At most 512 bytes.", text),

@@ -4,6 +4,108 @@
  */
 
 export interface paths {
+    "/.well-known/agent-card.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The card of the default agent, for A2A. */
+        get: operations["getAgentCard"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The identity provider of a tenant, for clients of MCP (RFC 9728). */
+        get: operations["getProtectedResource"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/oauth-protected-resource/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The identity provider of a tenant, for clients of MCP (RFC 9728). */
+        get: operations["getProtectedResourceOfMcp"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/a2a": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The methods of A2A, for the default agent. */
+        post: operations["callA2a"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/a2a/{agent}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The methods of A2A, for an agent. */
+        post: operations["callA2aOfAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/a2a/{agent}/.well-known/agent-card.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The card of an agent, for A2A. */
+        get: operations["getCardOfAgent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/ag-ui": {
         parameters: {
             query?: never;
@@ -83,6 +185,23 @@ export interface paths {
         get: operations["getHealth"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A message of the Model Context Protocol. */
+        post: operations["callMcp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1449,6 +1568,20 @@ export interface components {
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
+        /** @description An error in the form of JSON-RPC. */
+        JsonRpcError: {
+            error: {
+                /** @description The kind of error. */
+                code: number;
+                /** @description Details. */
+                data: unknown;
+                /** @description What is wrong, for people. */
+                message: string;
+            };
+            /** @description The id of the request, if it is known. */
+            id: unknown;
+            jsonrpc: string;
+        };
         /** @description A judge graded a reply. */
         JudgeCompletedEvent: {
             /**
@@ -1615,6 +1748,7 @@ export interface components {
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
+        /** @description A search: the text, whose memory, and what of it. */
         MemorySearch: {
             /** @description The agent. */
             agent?: string | null;
@@ -2426,6 +2560,12 @@ export interface components {
         Role: "user" | "assistant" | "tool";
         /** @description A permission of a key. */
         Scope: "chat" | "read" | "approve" | "admin";
+        /** @description One of the Server-Sent Events of a stream. `data` is a `StreamEvent` as JSON. */
+        ServerSentEvent: {
+            data: string;
+            event?: string;
+            id?: string;
+        };
         /** @description `GET /v1/sessions/{id}`. */
         Session: {
             /** @description An agent of a tenant. */
@@ -3631,6 +3771,443 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    getAgentCard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The card. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The card has not changed. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    getProtectedResource: {
+        parameters: {
+            query?: {
+                /** @description The tenant, unless the deployment has only one. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The metadata. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+        };
+    };
+    getProtectedResourceOfMcp: {
+        parameters: {
+            query?: {
+                /** @description The tenant, unless the deployment has only one. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The metadata. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+        };
+    };
+    callA2a: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+                /** @description The version of the protocol: `1.0`. */
+                "A2A-Version"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": 1,
+                 *       "jsonrpc": "2.0",
+                 *       "method": "SendMessage",
+                 *       "params": {
+                 *         "message": {
+                 *           "messageId": "m1",
+                 *           "parts": [
+                 *             {
+                 *               "text": "Hello"
+                 *             }
+                 *           ],
+                 *           "role": "ROLE_USER"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description The result or the error of the method, or a stream of results. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                    "text/event-stream": {
+                        data: string;
+                    };
+                };
+            };
+            /** @description `malformed_json`: The body is not valid JSON. `invalid_request`: The request is not valid. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unauthenticated`: The credentials are missing or not valid. */
+            401: {
+                headers: {
+                    /** @description The scheme `Bearer`. */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `missing_scope`: The credential lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `not_found`: The resource does not exist. `unknown_agent`: The deployment has no such agent. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `payload_too_large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unsupported_media_type`: The content type is not supported. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `validation_failed`: The request has invalid fields. `user_mismatch`: The credential belongs to another user. `idempotency_key_reused`: The Idempotency-Key was used with a different body. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests. */
+            429: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `internal`: An internal error occurred. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unavailable`: A required service is not available. `newer_session`: A newer version of the server has written the session. */
+            503: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+        };
+    };
+    callA2aOfAgent: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+                /** @description The version of the protocol: `1.0`. */
+                "A2A-Version"?: string;
+            };
+            path: {
+                /** @description The agent. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": 1,
+                 *       "jsonrpc": "2.0",
+                 *       "method": "SendMessage",
+                 *       "params": {
+                 *         "message": {
+                 *           "messageId": "m1",
+                 *           "parts": [
+                 *             {
+                 *               "text": "Hello"
+                 *             }
+                 *           ],
+                 *           "role": "ROLE_USER"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description The result or the error of the method, or a stream of results. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                    "text/event-stream": {
+                        data: string;
+                    };
+                };
+            };
+            /** @description `malformed_json`: The body is not valid JSON. `invalid_request`: The request is not valid. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unauthenticated`: The credentials are missing or not valid. */
+            401: {
+                headers: {
+                    /** @description The scheme `Bearer`. */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `missing_scope`: The credential lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `not_found`: The resource does not exist. `unknown_agent`: The deployment has no such agent. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `payload_too_large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unsupported_media_type`: The content type is not supported. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `validation_failed`: The request has invalid fields. `user_mismatch`: The credential belongs to another user. `idempotency_key_reused`: The Idempotency-Key was used with a different body. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests. */
+            429: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `internal`: An internal error occurred. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unavailable`: A required service is not available. `newer_session`: A newer version of the server has written the session. */
+            503: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+        };
+    };
+    getCardOfAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The card. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The card has not changed. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            404: components["responses"]["NotFound"];
+        };
+    };
     runAgent: {
         parameters: {
             query?: never;
@@ -3672,7 +4249,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                    };
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -3737,7 +4316,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                    };
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -3810,7 +4391,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                    };
                 };
             };
             /** @description No turn runs. */
@@ -3845,6 +4428,159 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+        };
+    };
+    callMcp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": 1,
+                 *       "jsonrpc": "2.0",
+                 *       "method": "ping"
+                 *     }
+                 */
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description The response, or a stream of messages. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                    "text/event-stream": {
+                        data: string;
+                    };
+                };
+            };
+            /** @description The notification is accepted. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `malformed_json`: The body is not valid JSON. `invalid_request`: The request is not valid. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unauthenticated`: The credentials are missing or not valid. */
+            401: {
+                headers: {
+                    /** @description The scheme `Bearer`. */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `missing_scope`: The credential lacks the required scope. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `not_found`: The resource does not exist. `unknown_agent`: The deployment has no such agent. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `payload_too_large`: The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unsupported_media_type`: The content type is not supported. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `validation_failed`: The request has invalid fields. `user_mismatch`: The credential belongs to another user. `idempotency_key_reused`: The Idempotency-Key was used with a different body. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests. */
+            429: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `internal`: An internal error occurred. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
+                };
+            };
+            /** @description `unavailable`: A required service is not available. `newer_session`: A newer version of the server has written the session. */
+            503: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
         };
@@ -4484,7 +5220,9 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                    };
                 };
             };
             /** @description `validation_failed`: The request has invalid fields. `user_mismatch`: The credential belongs to another user. `malformed_json`: The body is not valid JSON. `invalid_request`: The request is not valid. `idempotency_key_reused`: The Idempotency-Key was used with a different body. */
@@ -5174,7 +5912,9 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                    };
                 };
             };
             /** @description `validation_failed`: The request has invalid fields. `user_mismatch`: The credential belongs to another user. `malformed_json`: The body is not valid JSON. `invalid_request`: The request is not valid. `idempotency_key_reused`: The Idempotency-Key was used with a different body. */
@@ -5301,7 +6041,9 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                    };
                 };
             };
             /** @description `validation_failed`: The request has invalid fields. `user_mismatch`: The credential belongs to another user. */
@@ -5997,7 +6739,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TurnResponse"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["ServerSentEvent"];
                 };
             };
             /** @description The message, decision or answer is stored. */
@@ -6073,7 +6815,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TurnResponse"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["ServerSentEvent"];
                 };
             };
             /** @description The message, decision or answer is stored. */
@@ -6328,8 +7070,8 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
+                    "application/x-ndjson": components["schemas"]["Event"];
+                    "text/event-stream": components["schemas"]["ServerSentEvent"];
                 };
             };
             401: components["responses"]["Unauthorized"];
@@ -6479,7 +7221,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TurnResponse"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["ServerSentEvent"];
                 };
             };
             /** @description The message, decision or answer is stored. */
@@ -6585,7 +7327,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TurnResponse"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["ServerSentEvent"];
                 };
             };
             /** @description The message, decision or answer is stored. */

@@ -28,8 +28,16 @@ pub(super) struct Operation {
     pub(super) responses: Vec<Success>,
     /// The codes of problems besides those that all routes of its kind have.
     pub(super) errors: Vec<ErrorCode>,
-    /// Whether errors have the form of OpenAI's API.
-    pub(super) has_openai_errors: bool,
+    /// The form of errors.
+    pub(super) error_form: ErrorForm,
+}
+
+/// The form of errors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorForm {
+    Problem,
+    OpenAi,
+    JsonRpc,
 }
 
 /// A parameter of the query or a header.
@@ -72,7 +80,7 @@ impl Operation {
             example: None,
             responses: Vec::new(),
             errors: Vec::new(),
-            has_openai_errors: false,
+            error_form: ErrorForm::Problem,
         }
     }
 

@@ -1,8 +1,8 @@
 //! The responses of requests that fail.
 
-use super::operation::{JSON, Operation};
+use super::operation::{ErrorForm, JSON, Operation};
 use super::schemas::{Schemas, reference};
-use super::shapes::{OpenAiError, Problem};
+use super::shapes::{JsonRpcError, OpenAiError, Problem};
 use super::takes_idempotency_key;
 use crate::http::request::has_body;
 use crate::http::route::{Handler, Route};
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 pub(super) fn add_schemas(schemas: &mut Schemas) {
     schemas.written::<Problem>();
     schemas.written::<OpenAiError>();
+    schemas.written::<JsonRpcError>();
 }
 
 /// The codes of each status that are the same for most routes.
@@ -47,10 +48,13 @@ pub(super) fn of_route(route: &Route, operation: &Operation) -> Map<String, Valu
     }
     let responses = by_status.into_iter().map(|(status, codes)| {
         let shared = COMMON.iter().find(|(_, shared)| codes.iter().all(|code| shared.contains(code)));
-        let response = match shared {
-            _ if operation.has_openai_errors => openai_response(&codes),
-            Some((name, _)) => json!({ "$ref": format!("#/components/responses/{name}") }),
-            None => response(&codes),
+        let response = match (operation.error_form, shared) {
+            (ErrorForm::OpenAi, _) => json_response(&codes, reference("OpenAiError")),
+            (ErrorForm::JsonRpc, _) => json_response(&codes, reference("JsonRpcError")),
+            (ErrorForm::Problem, Some((name, _))) => {
+                json!({ "$ref": format!("#/components/responses/{name}") })
+            }
+            (ErrorForm::Problem, None) => response(&codes),
         };
         (status.to_string(), response)
     });
@@ -60,7 +64,7 @@ pub(super) fn of_route(route: &Route, operation: &Operation) -> Map<String, Valu
 /// Returns the status of a code.
 fn status(code: ErrorCode, operation: &Operation) -> u16 {
     match code.status() {
-        422 if operation.has_openai_errors => 400,
+        422 if operation.error_form == ErrorForm::OpenAi => 400,
         status => status,
     }
 }
@@ -74,7 +78,11 @@ fn codes(route: &Route, operation: &Operation) -> Vec<ErrorCode> {
             codes.extend([Unauthenticated, MissingScope, RateLimited, NotConfigured, Internal, Unavailable]);
         }
         Handler::Tenant(..) => codes.extend(OF_TENANT),
-        Handler::Session(..) | Handler::NewSession(..) | Handler::Face(..) | Handler::Unread(..) => {
+        Handler::Session(..)
+        | Handler::NewSession(..)
+        | Handler::Face(..)
+        | Handler::Split(..)
+        | Handler::Unread(..) => {
             codes.extend(OF_TENANT);
             codes.push(NewerSession);
         }
@@ -119,8 +127,8 @@ fn response(codes: &[ErrorCode]) -> Value {
     with_headers(codes, json!({ "description": text(codes), "content": content }))
 }
 
-fn openai_response(codes: &[ErrorCode]) -> Value {
-    let content = json!({ JSON: { "schema": reference("OpenAiError") } });
+fn json_response(codes: &[ErrorCode], schema: Value) -> Value {
+    let content = json!({ JSON: { "schema": schema } });
     with_headers(codes, json!({ "description": text(codes), "content": content }))
 }
 

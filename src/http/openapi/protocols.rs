@@ -1,6 +1,6 @@
 //! The routes of other protocols. Their own documentation describes the bodies.
 
-use super::operation::{JSON, Operation, SSE};
+use super::operation::{ErrorForm, JSON, Operation, SSE};
 use super::schemas::Schemas;
 use super::shapes::{Aborted, Foreign};
 use crate::types::ErrorCode;
@@ -23,6 +23,8 @@ const POSTS: &[ErrorCode] = &[
 
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = openai();
+    all.extend(a2a());
+    all.extend(mcp());
     let messages = json!([{ "id": "m1", "role": "user", "parts": [{ "type": "text", "text": "Hello" }] }]);
     let input = json!({
         "threadId": "chat-1", "runId": "run-1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
@@ -92,7 +94,62 @@ fn openai() -> Vec<Operation> {
         )
         .returns::<Foreign>(200, "The items."),
     ];
-    operations.into_iter().map(|operation| Operation { has_openai_errors: true, ..operation }).collect()
+    operations.into_iter().map(|operation| Operation { error_form: ErrorForm::OpenAi, ..operation }).collect()
+}
+
+fn a2a() -> Vec<Operation> {
+    let message = json!({ "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": "Hello" }] });
+    let example =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
+    let methods = |path, id, text| Operation {
+        error_form: ErrorForm::JsonRpc,
+        ..Operation::post(path, id, text)
+            .header("A2A-Version", "The version of the protocol: `1.0`.")
+            .body::<Foreign>(example.clone())
+            .returns::<Foreign>(200, "The result or the error of the method, or a stream of results.")
+            .or_stream()
+    };
+    vec![
+        Operation::get(
+            "/.well-known/agent-card.json",
+            "getAgentCard",
+            "The card of the default agent, for A2A.",
+        )
+        .returns::<Foreign>(200, "The card.")
+        .returns_nothing(304, "The card has not changed."),
+        Operation::get(
+            "/a2a/{agent}/.well-known/agent-card.json",
+            "getCardOfAgent",
+            "The card of an agent, for A2A.",
+        )
+        .returns::<Foreign>(200, "The card.")
+        .returns_nothing(304, "The card has not changed."),
+        methods("/a2a", "callA2a", "The methods of A2A, for the default agent."),
+        methods("/a2a/{agent}", "callA2aOfAgent", "The methods of A2A, for an agent."),
+    ]
+}
+
+fn mcp() -> Vec<Operation> {
+    let example = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let metadata = |path, id| {
+        Operation::get(path, id, "The identity provider of a tenant, for clients of MCP (RFC 9728).")
+            .query("tenant", "The tenant, unless the deployment has only one.")
+            .returns::<Foreign>(200, "The metadata.")
+            .fails(&[ErrorCode::NotFound])
+    };
+    let root = "/.well-known/oauth-protected-resource";
+    vec![
+        Operation {
+            error_form: ErrorForm::JsonRpc,
+            ..Operation::post("/mcp", "callMcp", "A message of the Model Context Protocol.")
+                .body::<Foreign>(example)
+                .returns::<Foreign>(200, "The response, or a stream of messages.")
+                .or_stream()
+                .returns_nothing(202, "The notification is accepted.")
+        },
+        metadata(root, "getProtectedResource"),
+        metadata("/.well-known/oauth-protected-resource/mcp", "getProtectedResourceOfMcp"),
+    ]
 }
 
 /// Returns the schema of an event of a stream.

@@ -41,6 +41,26 @@ pub(super) struct Problem {
     resets_at: Option<Timestamp>,
 }
 
+/// An error in the form of JSON-RPC.
+#[derive(JsonSchema)]
+pub(super) struct JsonRpcError {
+    jsonrpc: String,
+    /// The id of the request, if it is known.
+    id: Option<Value>,
+    error: JsonRpcErrorDetails,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct JsonRpcErrorDetails {
+    /// The kind of error.
+    code: i32,
+    /// What is wrong, for people.
+    message: String,
+    /// Details.
+    data: Option<Value>,
+}
+
 /// An error in the form of OpenAI's API.
 #[derive(JsonSchema)]
 pub(super) struct OpenAiError {

@@ -1,6 +1,6 @@
 //! Workspace files, memory, usage, exports and models: what concerns a tenant and its users.
 
-use super::operation::{JSON, Operation};
+use super::operation::{ErrorForm, JSON, Operation};
 use super::shapes::{Added, Consolidated, Erasing, File, Health, MemoryHits, Model, Models, UsageReport};
 use crate::http::memory::{
     Search, Space,
@@ -30,7 +30,7 @@ pub(super) fn general() -> Vec<Operation> {
 }
 
 pub(super) fn models() -> Vec<Operation> {
-    let openai = |operation: Operation| Operation { has_openai_errors: true, ..operation };
+    let openai = |operation: Operation| Operation { error_form: ErrorForm::OpenAi, ..operation };
     vec![
         openai(
             Operation::get(
