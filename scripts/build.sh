@@ -39,7 +39,7 @@ else
     [ -x "$build" ] || die "$WORKER contains no Worker; create one in a new folder: make new DIR=../my-agent"
 fi
 
-if ! [ -e "$wasm" ] || [ -n "$(find src Cargo.toml Cargo.lock "${sources[@]}" -newer "$wasm" -print -quit)" ]; then
+if ! [ -e "$wasm" ] || [ -n "$(find src docs/openapi.json Cargo.toml Cargo.lock "${sources[@]}" -newer "$wasm" -print -quit)" ]; then
     say "building the Worker into $out/"
     # Dates the output to the start of the build, so that files edited during the build are newer.
     started="$(date +%s.%N)" log="$(mktemp)"

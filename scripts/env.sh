@@ -49,6 +49,19 @@ node_packages() {
     echo "$hash" >"$1/node_modules/.setup-done"
 }
 
+# Installs the Python packages of a folder's requirements.txt into the cache, unless they are: `python_packages FOLDER NAME`.
+# Their interpreter is then $CACHE/NAME/bin/python.
+python_packages() {
+    local requirements="$1/requirements.txt" venv="$CACHE/$2"
+    cmp -s "$requirements" "$venv/installed.txt" && return
+    say "installing the Python packages of $1"
+    command -v python3 >/dev/null || die "python3 not found: install Python 3.10 or later, with venv"
+    rm -rf "$venv"
+    quietly python3 -m venv "$venv"
+    quietly "$venv/bin/pip" install --disable-pip-version-check -r "$requirements"
+    cp "$requirements" "$venv/installed.txt"
+}
+
 # Builds a tool from crates.io into the cache, once: `tool CRATE VERSION BINARY`.
 tool() {
     [ "$("$CACHE/cargo/bin/$3" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')" = "$2" ] && return

@@ -27,6 +27,7 @@ cargo test --quiet --profile sim -p edge-harness-sim
 SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
 
 node_packages tests/clients
+python_packages tests/clients/python clients
 scripts/clients.sh
 scripts/browser.sh
 scripts/schemathesis.sh --install

@@ -3,7 +3,11 @@
 
 use crate::support::{DEV_API_KEY, Server, shared};
 use serde_json::json;
-use std::{path::Path, process::Command};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The folder of the clients of other protocols.
 const OTHERS: &str = "tests/clients";
@@ -81,4 +85,14 @@ fn typescript_in_a_worker() {
 #[test]
 fn typescript_is_small() {
     run("clients/ts", "test/size.test.mjs");
+}
+
+#[test]
+fn a2a_in_python() {
+    run_python("test_a2a");
+}
+
+#[test]
+fn openai_in_python() {
+    run_python("test_openai");
 }
