@@ -252,7 +252,7 @@ fn the_http_api_lists_every_route_and_its_scope() {
     listed.sort();
     let known = ROUTES.iter().map(|route| {
         let needs = match route.handler {
-            Handler::Public(_) => "public",
+            Handler::Public(_) | Handler::Socket(_) => "public",
             Handler::Operator(_) => "operator",
             Handler::Tenant(scope, _)
             | Handler::NewSession(scope, _)

@@ -8,6 +8,7 @@
 //! ```
 
 use super::face::{Face, WriteProblem};
+use super::faces::socket::SocketFormat;
 use super::forward::{self, Forward};
 use super::forwarded::ForwardedMessage;
 use super::gateway::{Gateway, GatewayCall, TenantCall};
@@ -28,6 +29,8 @@ pub enum Handled {
     Response(Response),
     /// The object of a session has to respond.
     Forward(Box<Forward>),
+    /// The platform has to open a WebSocket of another protocol.
+    Socket(&'static dyn SocketFormat),
 }
 
 /// Handles a request. The body of `request` is empty; `body` is polled only if the gateway needs it.
@@ -56,6 +59,7 @@ pub async fn handle(
             forward.response_headers = headers;
             return Handled::Forward(forward);
         }
+        Ok(Handled::Socket(format)) => return Handled::Socket(format),
         Ok(Handled::Response(response)) => response,
         Err(problem) => {
             if problem.code.status() >= 500 {
@@ -87,6 +91,10 @@ async fn dispatch(
     let found = found?;
     let params = &found.params;
     match &found.route.handler {
+        Handler::Socket(format) => {
+            request::require_upgrade(&request)?;
+            Ok(Handled::Socket(*format))
+        }
         Handler::Public(handler) => {
             read(&mut request, body).await?;
             let call = GatewayCall { gateway, request_id, request: &request, params };

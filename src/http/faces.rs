@@ -11,6 +11,7 @@ mod exchange;
 pub mod mcp;
 pub(super) mod openai;
 pub mod responses;
+pub mod socket;
 mod text;
 mod transcript;
 pub mod ui_stream;

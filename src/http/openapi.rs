@@ -146,7 +146,7 @@ fn security_schemes() -> Value {
 /// Returns the credentials that a route accepts.
 fn security(route: &Route) -> Value {
     match &route.handler {
-        Handler::Public(_) => json!([]),
+        Handler::Public(_) | Handler::Socket(_) => json!([]),
         Handler::Operator(_) => json!([{ "operator": [] }]),
         Handler::Tenant(scope, _)
         | Handler::Session(scope, _)

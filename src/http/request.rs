@@ -66,6 +66,18 @@ pub fn length<B>(request: &http::Request<B>) -> Option<usize> {
     request.header("content-length").and_then(|length| length.parse().ok())
 }
 
+/// Checks that a request asks for a WebSocket.
+///
+/// # Errors
+/// `invalid_request` otherwise.
+pub fn require_upgrade<B>(request: &http::Request<B>) -> Result<(), Problem> {
+    if request.header("upgrade").is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket")) {
+        return Ok(());
+    }
+    let detail = "this route opens a WebSocket: send the header `Upgrade: websocket`";
+    Err(Problem::new(ErrorCode::InvalidRequest, detail))
+}
+
 /// Returns whether the body of a request with this method is read.
 pub fn has_body(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)

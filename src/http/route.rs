@@ -1,6 +1,7 @@
 //! A row of the route table: method, path, required scope and handler.
 
 use super::face::{Face, WriteProblem};
+use super::faces::socket::SocketFormat;
 use super::gateway::{GatewayCall, TenantCall};
 use super::pattern::Params;
 use super::response::{self, Response};
@@ -42,6 +43,8 @@ pub enum Handler {
     Face(Scope, &'static Face, SessionHandler),
     /// Runs in the gateway, or like `Face` if the gateway's handler has no response.
     Split(Scope, &'static Face, SplitHandler, SessionHandler),
+    /// Opens a WebSocket of another protocol. Each of its requests has credentials of its own.
+    Socket(&'static dyn SocketFormat),
     /// Like `Session`, but the session is not read first, so that an unreadable session can be deleted.
     Unread(Scope, UnreadHandler),
 }

@@ -69,6 +69,8 @@ pub static ROUTES: &[Route] = &[
     about(DELETE, "/v1/responses/{response}", Chat, &responses::ONE, run!(responses::delete)),
     about(POST, "/v1/responses/{response}/cancel", Chat, &responses::ONE, run!(responses::cancel)),
     about(GET, "/v1/responses/{response}/input_items", Read, &responses::ONE, run!(responses::input_items)),
+    Route::new(GET, "/v1/responses", Handler::Socket(&responses::ResponsesSocket)).problems(openai::problem),
+    Route::new(GET, "/api/chat", Handler::Socket(&ui_stream::ChatSocket)),
     face(POST, "/api/chat", Chat, &ui_stream::POST, run!(ui_stream::post)),
     about(GET, "/api/chat/{id}/stream", Read, &ui_stream::ONE, run!(ui_stream::resume)),
     about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),

@@ -42,7 +42,7 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         | Handler::Face(_, _, handler)
         | Handler::Split(_, _, _, handler) => handler,
         Handler::Unread(_, handler) => return handler(host, asked).await,
-        Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..) => {
+        Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..) | Handler::Socket(_) => {
             return Err(Problem::internal("the session's object received a route of the gateway"));
         }
     };

@@ -6,6 +6,7 @@ mod crypto;
 pub mod d1;
 mod entry;
 mod exception;
+mod face_socket;
 mod fetch;
 #[cfg(feature = "fixtures")]
 mod fixtures;

@@ -378,7 +378,7 @@ fn a_cancellation_passes_when_no_message_would() {
     let refusal = loop {
         match call(&format!("s{}", held.len())) {
             Handled::Forward(forward) if held.len() < 100 => held.push(forward),
-            Handled::Forward(_) => panic!("no limit"),
+            Handled::Forward(_) | Handled::Socket(_) => panic!("no limit"),
             Handled::Response(response) => break Answer::from(response),
         }
     };

@@ -261,6 +261,7 @@ impl Stage {
         match self.send(request) {
             Handled::Response(response) => response.into(),
             Handled::Forward(forward) => panic!("forwarded to {}", forward.session),
+            Handled::Socket(_) => panic!("a WebSocket"),
         }
     }
 
@@ -268,6 +269,7 @@ impl Stage {
         match self.send(request) {
             Handled::Forward(forward) => forward,
             Handled::Response(response) => panic!("answered {:?}", Answer::from(response)),
+            Handled::Socket(_) => panic!("a WebSocket"),
         }
     }
 

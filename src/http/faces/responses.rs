@@ -6,10 +6,12 @@
 mod chunks;
 mod id;
 mod request;
+mod socket;
 mod writer;
 
 use self::id::ResponseId;
 use self::request::{ResponseRequest, defaults};
+pub use self::socket::ResponsesSocket;
 use self::writer::{Writer, Written};
 use super::exchange::{Exchange, New, waits};
 use super::openai::{self, messages::Conversation};

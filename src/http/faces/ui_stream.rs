@@ -2,9 +2,11 @@
 //! turn is one message of the assistant.
 
 mod request;
+mod socket;
 mod writer;
 
 use self::request::{Asked, ChatRequest};
+pub use self::socket::ChatSocket;
 use self::writer::Writer;
 use super::exchange::{Exchange, New, waits};
 use crate::http::body;

@@ -74,6 +74,7 @@ fn codes(route: &Route, operation: &Operation) -> Vec<ErrorCode> {
     let mut codes = Vec::new();
     match &route.handler {
         Handler::Public(_) => {}
+        Handler::Socket(_) => codes.push(InvalidRequest),
         Handler::Operator(_) => {
             codes.extend([Unauthenticated, MissingScope, RateLimited, NotConfigured, Internal, Unavailable]);
         }

@@ -4,7 +4,7 @@
 use super::{call::Call, call::SessionRequest, checks, events, turns};
 use crate::agent::SessionHost;
 use crate::http::pattern::Params;
-use crate::http::request::{MAX_BODY, Request, RequestExt};
+use crate::http::request::{MAX_BODY, Request, RequestExt, require_upgrade};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
 use crate::ports::session_store::PAGE_RECORDS;
@@ -20,10 +20,7 @@ const MAX_MISSED: usize = 4 << 20;
 
 /// `GET /v1/sessions/{id}/ws`.
 pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
-    if !call.request.header("upgrade").is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket")) {
-        let detail = "this route opens a WebSocket: send the header `Upgrade: websocket`";
-        return Err(Problem::new(ErrorCode::InvalidRequest, detail));
-    }
+    require_upgrade(call.request)?;
     checks::room_for_socket(call.session()?)?;
     let (missed, is_behind) = missed(call, call.session()?)?;
     let state = SocketState { principal: call.principal.clone(), session: call.session_id.clone() };

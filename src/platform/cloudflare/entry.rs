@@ -1,7 +1,7 @@
 //! The Worker's entry points.
 
 use super::{
-    convert,
+    convert, face_socket,
     object::{FORWARD, ForwardHead, Objects, REACHED, object_name},
     runtime::ConsoleLog,
     setup,
@@ -44,14 +44,19 @@ extern "C" {
 
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
+    answer(request, &env).await
+}
+
+/// Responds to a request. A panic costs this request only.
+async fn answer(request: Request, env: &Env) -> Result<Response> {
     let head = convert::head(&request);
-    let why = match AssertUnwindSafe(respond(&request, head.clone(), &env)).catch_unwind().await {
+    let why = match AssertUnwindSafe(respond(&request, head.clone(), env)).catch_unwind().await {
         Ok(Ok(response)) => return Ok(response),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "panic, logged above".to_owned(),
     };
     // A panic or a failed object: the caller gets the id of the log line that has the details.
-    let id = gateway(&env)?.request_id(&head);
+    let id = gateway(env)?.request_id(&head);
     let problem = Problem::internal(why);
     ConsoleLog.error(&json!({ "event": "request.failed", "request_id": id, "cause": problem.to_string() }));
     convert::response(response::problem(&problem, &id), &format!("x-request-id:{id}"))
@@ -75,6 +80,9 @@ async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Resp
     match handle(&gateway, head, body).await {
         Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
+        Handled::Socket(format) => face_socket::open(request, format, env, |request, env| {
+            async move { answer(request, &env).await }.boxed_local()
+        }),
     }
 }
 

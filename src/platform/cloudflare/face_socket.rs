@@ -1,0 +1,171 @@
+//! The WebSockets of other protocols: the Worker itself holds them, because one socket carries requests to several
+//! sessions.
+
+use super::{body::BodyStream, convert};
+use crate::http::faces::socket::{Frames, Incoming, MAX_REQUESTS, SocketFormat, SocketRequest};
+use crate::http::{MAX_BODY, response, routes};
+use crate::types::{ErrorCode, Problem};
+use futures::{
+    StreamExt,
+    future::{AbortHandle, LocalBoxFuture, abortable},
+};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
+use web_sys::{Headers, Request, RequestInit, Response};
+use worker::{Env, Result, WebSocket, WebSocketPair, WebsocketEvent};
+
+/// Responds to a request.
+pub type Answer = fn(Request, Env) -> LocalBoxFuture<'static, Result<Response>>;
+
+/// What all requests of a socket share.
+struct Shared {
+    format: &'static dyn SocketFormat,
+    socket: WebSocket,
+    /// The request that opened the socket.
+    handshake: Request,
+    env: Env,
+    answer: Answer,
+    /// The requests whose responses have not ended.
+    running: RefCell<HashMap<String, AbortHandle>>,
+    /// The number of requests so far, which names those without an id.
+    count: RefCell<u64>,
+}
+
+/// Opens a socket.
+pub fn open(
+    handshake: &Request,
+    format: &'static dyn SocketFormat,
+    env: &Env,
+    answer: Answer,
+) -> Result<Response> {
+    let WebSocketPair { client, server } = WebSocketPair::new()?;
+    server.accept()?;
+    let shared = Shared {
+        format,
+        socket: server,
+        handshake: Clone::clone(handshake),
+        env: env.clone(),
+        answer,
+        running: RefCell::default(),
+        count: RefCell::default(),
+    };
+    spawn_local(serve(Rc::new(shared)));
+    worker::Response::from_websocket(client).map(Into::into)
+}
+
+async fn serve(shared: Rc<Shared>) {
+    if let Ok(mut events) = shared.socket.events() {
+        while let Some(Ok(WebsocketEvent::Message(message))) = events.next().await {
+            if let Some(text) = message.text() {
+                shared.receive(&text);
+            }
+        }
+    }
+    // The turns continue, as for a client that closes its connection.
+    shared.running.take().into_values().for_each(|request| request.abort());
+}
+
+impl Shared {
+    /// Starts the request in a frame.
+    fn receive(self: &Rc<Self>, text: &str) {
+        let read = match text.len() {
+            length if length > MAX_BODY => {
+                Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"))
+            }
+            _ => self.format.read(text),
+        };
+        let asked = match read {
+            Ok(Incoming::Request(asked)) => asked,
+            Ok(Incoming::Stop(id)) => {
+                if let Some(request) = self.running.borrow_mut().remove(&id) {
+                    request.abort();
+                }
+                return;
+            }
+            Err(problem) => return self.refuse(None, &problem),
+        };
+        if self.running.borrow().len() >= MAX_REQUESTS {
+            let detail = format!("the socket has {MAX_REQUESTS} requests whose responses have not ended");
+            return self.refuse(Some(&asked.id), &Problem::new(ErrorCode::RateLimited, detail));
+        }
+        let number = self.count.replace_with(|count| *count + 1);
+        let key = if asked.id.is_empty() { number.to_string() } else { asked.id.clone() };
+        let (own, of) = (Rc::clone(self), key.clone());
+        let (work, handle) = abortable(async move {
+            if let Err(error) = own.respond(&asked).await {
+                own.send(&own.format.failed(Some(&asked.id), 500, &error.to_string()));
+            }
+            own.running.borrow_mut().remove(&of);
+        });
+        if let Some(replaced) = self.running.borrow_mut().insert(key, handle) {
+            replaced.abort();
+        }
+        spawn_local(async move { work.await.unwrap_or_default() });
+    }
+
+    async fn respond(&self, asked: &SocketRequest) -> Result<()> {
+        let response = (self.answer)(self.request(asked)?, self.env.clone()).await?;
+        let status = response.status();
+        if status == 204 {
+            self.format.nothing(&asked.id).iter().for_each(|frame| self.send(frame));
+            return Ok(());
+        }
+        if !response.ok() {
+            let body = JsFuture::from(response.text()?).await?.as_string().unwrap_or_default();
+            self.send(&self.format.failed(Some(&asked.id), status, &body));
+            return Ok(());
+        }
+        self.format.begin(&asked.id).iter().for_each(|frame| self.send(frame));
+        let mut frames = Frames::new(self.format, asked.id.clone());
+        if let Some(body) = response.body() {
+            let read = |error: crate::ports::http::HttpError| worker::Error::RustError(error.to_string());
+            let mut stream = BodyStream::new(&body).map_err(read)?;
+            while let Some(bytes) = stream.next().await {
+                frames.add(&bytes.map_err(read)?).iter().for_each(|frame| self.send(frame));
+            }
+        }
+        self.format.end(&asked.id).iter().for_each(|frame| self.send(frame));
+        Ok(())
+    }
+
+    /// Builds the request over HTTP, with the credentials of the frame or of the handshake.
+    fn request(&self, asked: &SocketRequest) -> Result<Request> {
+        let headers = Headers::new()?;
+        headers.set("content-type", "application/json")?;
+        headers.set("accept", "text/event-stream")?;
+        for name in ["authorization", "cf-connecting-ip", "host"] {
+            if let Some(value) = self.handshake.headers().get(name)? {
+                headers.set(name, &value)?;
+            }
+        }
+        if let Some(value) = &asked.authorization {
+            headers.set("authorization", value)?;
+        }
+        let init = RequestInit::new();
+        init.set_method(asked.method.as_str());
+        init.set_headers(&headers);
+        if !asked.body.is_empty() {
+            init.set_body(&JsValue::from_str(&asked.body));
+        }
+        let url = self.handshake.url();
+        let host = url.split('/').take(3).collect::<Vec<_>>().join("/");
+        Ok(Request::new_with_str_and_init(&format!("{host}{}", asked.path), &init)?)
+    }
+
+    fn refuse(&self, id: Option<&str>, problem: &Problem) {
+        let head = convert::head(&self.handshake);
+        let written = routes::problem(&head, problem, "");
+        let status = written.status().as_u16();
+        let body = match written.into_body() {
+            response::Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            _ => String::new(),
+        };
+        self.send(&self.format.failed(id, status, &body));
+    }
+
+    fn send(&self, frame: &str) {
+        // A socket that is closed already refuses it.
+        let _ = self.socket.send_with_str(frame);
+    }
+}
