@@ -68,8 +68,9 @@ export class Socket implements AsyncIterable<Event> {
     return this.#command({ type: "abort" });
   }
 
-  /** Closes the socket; commands without a response are rejected. */
+  /** Closes the socket: no event follows, and commands without a response are rejected. */
   close(): void {
+    this.#events.length = 0;
     this.#end(undefined);
   }
 
