@@ -34,7 +34,7 @@ pub fn run_against(server: &Server, folder: &str, file: &str) {
 
 #[test]
 fn a2a() {
-    run("a2a.test.mjs");
+    run(OTHERS, "a2a.test.mjs");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn ai_sdk() {
 
 #[test]
 fn event_source() {
-    run("eventsource.test.mjs");
+    run(OTHERS, "eventsource.test.mjs");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn several_clients_of_one_turn() {
 
 #[test]
 fn mcp() {
-    run("mcp.test.mjs");
+    run(OTHERS, "mcp.test.mjs");
 }
 
 #[test]
