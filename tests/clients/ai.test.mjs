@@ -7,6 +7,7 @@ import {
   DefaultChatTransport,
   lastAssistantMessageIsCompleteWithApprovalResponses,
   lastAssistantMessageIsCompleteWithToolCalls,
+  WebSocketChatTransport,
 } from "ai";
 
 const { URL: url, KEY: key } = process.env;
@@ -187,4 +188,39 @@ test("errors before and after the first byte", async () => {
   const big = chat();
   await big.chat.sendMessage({ text: "x".repeat((1 << 20) + 1) });
   assert.match(big.errors[0].message, /1 MiB/);
+});
+
+test("several chats over one WebSocket: text, an approval, a page that returns, and errors", async () => {
+  const socket = (credential) => new WebSocketChatTransport({
+    url: `${url}/api/chat`, headers: { authorization: `Bearer ${credential}` },
+  });
+  const transport = socket(key);
+  const [one, other] = [1, 2].map(() => chat({
+    transport, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+  }));
+  await Promise.all([one.chat.sendMessage({ text: "/slow 10 40" }), other.chat.sendMessage({ text: "/say hi" })]);
+  assert.equal(text(one.chat.lastMessage).trim().split(/\s+/).length, 40);
+  assert.equal(text(other.chat.lastMessage), "hi");
+  await native(`/v1/sessions/${other.id}`, {
+    method: "PATCH", body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
+  });
+  await other.chat.sendMessage({ text: '/tool echo {"text": "a"}' });
+  const [part] = tools(other.chat.lastMessage);
+  await other.chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
+  await until(() => other.chat.status === "ready" && text(other.chat.lastMessage));
+  one.chat.sendMessage({ text: "/slow 20 80" });
+  await until(() => one.chat.messages.length === 4 && text(one.chat.lastMessage).split(/\s+/).length > 5);
+  const second = chat({ id: one.id, transport: socket(key), messages: one.chat.messages.slice(0, 3) });
+  await second.chat.resumeStream();
+  await until(() => second.chat.status === "ready");
+  assert.equal(text(second.chat.lastMessage).trim().split(/\s+/).length, 80);
+  await second.chat.resumeStream();
+  assert.equal(second.chat.messages.length, 4, "nothing runs");
+  assert.deepEqual([...one.errors, ...other.errors, ...second.errors], []);
+  const wrong = chat({ transport: socket("wrong") });
+  await wrong.chat.sendMessage({ text: "hi" });
+  assert.match(wrong.errors[0].message, /unauthenticated/);
+  const failed = chat({ transport });
+  await failed.chat.sendMessage({ text: "/fail auth" });
+  assert.equal(failed.errors.length, 1);
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
+import { ResponsesWS } from "openai/resources/responses/ws";
 
 const { URL: url, KEY: apiKey } = process.env;
 const connect = (options = {}) => new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0, ...options });
@@ -130,4 +131,28 @@ test("deleting", async () => {
   const only = await client.responses.create({ model, input: "/say hi" });
   await client.responses.delete(only.id);
   await assert.rejects(client.responses.retrieve(only.id), OpenAI.NotFoundError);
+});
+
+test("a WebSocket: one response after another, and errors", async () => {
+  const socket = new ResponsesWS(client);
+  const events = [];
+  const ended = (count) => new Promise((resolve, reject) => {
+    socket.on("event", (event) => {
+      if (events.push(event) && events.filter(({ type }) => type === "response.completed").length === count) resolve();
+    });
+    socket.on("error", reject);
+  });
+  const first = ended(1);
+  socket.send({ type: "response.create", model, input: "/slow 5 20" });
+  await first;
+  const { response } = events.at(-1);
+  assert.equal(response.output[0].content[0].text.trim().split(/\s+/).length, 20);
+  const second = ended(2);
+  socket.send({ type: "response.create", model, input: "/say Again", previous_response_id: response.id });
+  await second;
+  assert.equal(session(events.at(-1).response), session(response));
+  const refused = new Promise((resolve) => socket.on("error", resolve));
+  socket.send({ type: "response.create", model: "nobody", input: "hi" });
+  assert.match(String((await refused).message), /nobody|agent/);
+  socket.close();
 });

@@ -1,5 +1,5 @@
 //! Clients against the real Worker: the project's own in `clients`, and the official ones of other protocols, unchanged.
-//! Each test runs one file with Node.
+//! Each test runs one file with Node or Python.
 
 use crate::support::{DEV_API_KEY, Server, shared};
 use serde_json::json;
@@ -21,8 +21,22 @@ pub fn run_against(server: &Server, folder: &str, file: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join(folder);
     assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");
-    let output = Command::new(root.join("node_modules/.bin/node"))
-        .args(["--test", "--test-reporter=spec", file])
+    let node = root.join("node_modules/.bin/node");
+    test(server, &node, &["--test", "--test-reporter=spec", file], &folder);
+}
+
+fn run_python(module: &str) {
+    let home = || PathBuf::from(env::var_os("HOME").unwrap()).join(".cache/edge-harness");
+    let cache = env::var_os("EDGE_HARNESS_CACHE").map_or_else(home, PathBuf::from);
+    let python = cache.join("clients/bin/python");
+    assert!(python.exists(), "the clients for Python are not installed; first run: make test");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python");
+    test(shared(), &python, &["-B", "-m", "unittest", "-v", module], &folder);
+}
+
+fn test(server: &Server, program: &Path, arguments: &[&str], folder: &Path) {
+    let output = Command::new(program)
+        .args(arguments)
         .current_dir(folder)
         .env("URL", format!("http://{}", server.address()))
         .env("KEY", DEV_API_KEY)
