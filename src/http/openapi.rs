@@ -11,7 +11,7 @@ mod sessions;
 mod shapes;
 mod tenant;
 
-use self::operation::{Content, JSON, Operation, Success};
+use self::operation::{Content, JSON, Operation, Success, id, user};
 use self::schemas::{Components, Schemas};
 use super::route::{Handler, Route};
 use super::routes::ROUTES;
@@ -213,7 +213,6 @@ fn contents(schemas: &mut Schemas, contents: &[Content]) -> Value {
 
 /// Returns the parameters of a route: those of its path, those of its kind, and those of its description.
 fn parameters(route: &Route, operation: &Operation) -> Vec<Value> {
-    let text = json!({ "type": "string" });
     let mut parameters: Vec<_> = operation
         .path
         .split(['{', '}'])
@@ -228,7 +227,7 @@ fn parameters(route: &Route, operation: &Operation) -> Vec<Value> {
         |place: &str, name: &str| operation.parameters.iter().any(|p| p.place == place && p.name == name);
     if matches!(route.handler, Handler::Session(..) | Handler::Unread(..)) && !own("query", "user") {
         let about = "The user, if you authenticate with a key: a session of another user is not found.";
-        parameters.push(json!({ "in": "query", "name": "user", "description": about, "schema": text }));
+        parameters.push(json!({ "in": "query", "name": "user", "description": about, "schema": user() }));
     }
     if takes_idempotency_key(route) {
         let about = "Makes the request repeatable: 1 to 255 visible ASCII characters.";
@@ -257,19 +256,18 @@ fn takes_idempotency_key(route: &Route) -> bool {
 
 /// Returns the description and the schema of a parameter of a path.
 fn path_parameter(name: &str) -> (&'static str, Value) {
-    let id = json!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.~:@-]+$" });
     let text = json!({ "type": "string", "minLength": 1 });
     match name {
-        "id" => ("The session.", id),
-        "tenant" => ("The tenant.", id),
+        "id" => ("The session.", id()),
+        "tenant" => ("The tenant.", id()),
+        "agent" => ("The agent.", id()),
         "turn" => ("The turn.", text),
         "item" => ("The turn of the queued message.", text),
         "ref" => ("The artifact.", text),
         "call_id" => ("The call.", text),
         "response" => ("The response.", text),
         "key" => ("The id of the key.", text),
-        "user" => ("The user: 1 to 128 bytes without `/`, `\\` and control characters.", text),
-        "agent" => ("The agent.", id),
+        "user" => ("The user: 1 to 128 bytes without `/`, `\\` and control characters.", user()),
         "date" => ("The UTC day.", json!({ "type": "string", "format": "date" })),
         "model" => ("The agent or model. It may contain slashes.", text),
         _ => ("The path of the file, with slashes. At most 512 bytes.", text),

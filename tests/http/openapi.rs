@@ -1,14 +1,10 @@
 //! Compares the real Worker with its OpenAPI document, with Schemathesis: random requests of two tenants and of the
 //! operator, valid and invalid ones. `scripts/schemathesis.sh` sends more of them.
 
-use crate::support::{ADMIN_KEY, Client, Server, shared};
+use crate::support::{ADMIN_KEY, Client, Folder, Server, shared};
 use edge_harness::http::routes::ROUTES;
 use serde_json::{Value, json};
-use std::{
-    env,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{env, path::PathBuf, process::Command};
 
 /// Requests for each route, unless `EXAMPLES` sets how many there are in total.
 const PER_ROUTE: usize = 6;
@@ -23,6 +19,11 @@ fn program() -> PathBuf {
     let program = cache.join("schemathesis/bin/schemathesis");
     assert!(program.exists(), "Schemathesis is not installed; run scripts/schemathesis.sh");
     program
+}
+
+/// Returns the path of a file of the repository.
+fn root(name: &str) -> String {
+    format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Creates a tenant with something of each kind. Returns what the hooks need.
@@ -51,15 +52,15 @@ fn tenant(server: &Server, name: &str) -> Value {
     json!({
         "key": key,
         "secret": secret,
-        "known": {
-            "id": [talk, asks, waits],
-            "turn": [turn["turn_id"]],
-            "ref": [file["ref"]],
-            "call_id": [approval["pending"][0]["call_id"], question["pending"][0]["call_id"]],
-            "response": [response],
-            "path": [format!("{name}.md")],
-            "model": ["default", "demo/echo"],
-        },
+        "known": [
+            { "id": talk, "turn": turn["turn_id"] },
+            { "id": talk, "ref": file["ref"] },
+            { "id": waits, "call_id": approval["pending"][0]["call_id"] },
+            { "id": asks, "call_id": question["pending"][0]["call_id"] },
+            { "response": response },
+            { "path": format!("{name}.md") },
+            { "model": "demo/echo" },
+        ],
     })
 }
 
@@ -89,11 +90,12 @@ fn the_worker_conforms_to_its_document() {
     let per_route = total.map_or(PER_ROUTE, |total| total.div_ceil(ROUTES.len()));
     let phases = if total.is_some() { "examples,coverage,fuzzing" } else { "examples,fuzzing" };
     let url = format!("http://{}", server.address());
+    let folder = Folder::create();
     let mut command = Command::new(program());
     command
         .args([
             "run",
-            "../../docs/openapi.json",
+            &root("docs/openapi.json"),
             "--url",
             &url,
             "--checks",
@@ -107,7 +109,9 @@ fn the_worker_conforms_to_its_document() {
         .args(["--max-examples", &per_route.to_string(), "--request-timeout", "30", "--warnings", "off"])
         .args(["--generation-with-security-parameters", "false", "--generation-database", "none"])
         .args(["--suppress-health-check", "all"])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis"))
+        // It leaves files behind.
+        .current_dir(folder.path())
+        .env("PYTHONPATH", root("tests/schemathesis"))
         .env("SCHEMATHESIS_HOOKS", "hooks")
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("WORLD", world.to_string());

@@ -2,7 +2,9 @@
 
 The environment variable WORLD has what the test has created, as JSON:
 
-    {"operator": KEY, "idle_tenant": ID, "tenants": [{"key": KEY, "secret": TEXT, "known": {"id": [SESSION, …], …}}, …]}
+    {"operator": KEY, "idle_tenant": ID, "tenants": [{"key": KEY, "secret": TEXT, "known": [{"id": SESSION, …}, …]}, …]}
+
+Each entry of `known` has the parameters of a path that belong together.
 """
 
 import json
@@ -39,22 +41,26 @@ def before_call(context, case, kwargs):
     if name in DESTRUCTIVE:
         # Schemathesis learns ids from responses.
         case.path_parameters = {parameter: "none" for parameter in case.path_parameters}
-    # Half of the requests name what exists, a quarter of these what exists in the other tenant.
-    if chosen // 2 % 2 and name not in DESTRUCTIVE and isinstance(case.path_parameters, dict):
+    # Most requests name what exists, and some of these what exists in the other tenant.
+    elif chosen // 2 % 8 and isinstance(case.path_parameters, dict):
         other = WORLD["tenants"][(chosen + 1) % len(WORLD["tenants"])]
-        known = (other if chosen // 4 % 4 == 0 else tenant)["known"]
-        for parameter in case.path_parameters:
-            if is_operators and parameter == "tenant":
-                case.path_parameters[parameter] = WORLD["idle_tenant"]
-            elif parameter in known:
-                case.path_parameters[parameter] = known[parameter][chosen // 16 % len(known[parameter])]
+        known = (other if chosen // 16 % 8 == 0 else tenant)["known"]
+        names = case.path_parameters.keys()
+        fitting = [one for one in known if names <= one.keys()] or [one for one in known if names & one.keys()]
+        if is_operators and "tenant" in names:
+            case.path_parameters["tenant"] = WORLD["idle_tenant"]
+        elif fitting:
+            one = fitting[chosen // 128 % len(fitting)]
+            case.path_parameters.update({name: one[name] for name in names & one.keys()})
+            # A session of another user is not found.
+            case.query = {name: value for name, value in (case.query or {}).items() if name != "user"}
     if name == "streamEvents":
         # Otherwise the stream stays open.
         case.query = {**(case.query or {}), "until": "idle"}
-        if chosen // 16 % 2:
+        if chosen // 1024 % 2:
             case.headers["Accept"] = "application/x-ndjson"
     elif "202" in case.operation.definition.raw["responses"] and case.method == "POST" and not is_operators:
-        case.headers.update(FORMS[chosen // 16 % len(FORMS)])
+        case.headers.update(FORMS[chosen // 1024 % len(FORMS)])
     # Tells the checks which texts the response must not have.
     case.headers["X-Request-Id"] = "t%d" % (chosen % len(WORLD["tenants"]))
 

@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The card of the default agent, for A2A. */
+        /** The A2A card of the default agent. */
         get: operations["getAgentCard"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The identity provider of a tenant, for clients of MCP (RFC 9728). */
+        /** The metadata of the server as a protected resource (RFC 9728). */
         get: operations["getProtectedResource"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The identity provider of a tenant, for clients of MCP (RFC 9728). */
+        /** The metadata of `/mcp` as a protected resource (RFC 9728). */
         get: operations["getProtectedResourceOfMcp"];
         put?: never;
         post?: never;
@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The card of an agent, for A2A. */
+        /** The A2A card of an agent. */
         get: operations["getCardOfAgent"];
         put?: never;
         post?: never;
@@ -200,7 +200,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A message of the Model Context Protocol. */
+        /**
+         * Handles a message of the Model Context Protocol.
+         * @description To ask an agent, the key or token needs the scope `chat`.
+         */
         post: operations["callMcp"];
         delete?: never;
         options?: never;
@@ -1568,18 +1571,16 @@ export interface components {
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
-        /** @description An error in the form of JSON-RPC. */
+        /** @description An error of JSON-RPC. */
         JsonRpcError: {
             error: {
-                /** @description The kind of error. */
                 code: number;
-                /** @description Details. */
-                data: unknown;
+                data?: unknown;
                 /** @description What is wrong, for people. */
                 message: string;
             };
             /** @description The id of the request, if it is known. */
-            id: unknown;
+            id?: unknown;
             jsonrpc: string;
         };
         /** @description A judge graded a reply. */
@@ -3774,7 +3775,10 @@ export interface operations {
     getAgentCard: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The etag of what you have. */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3783,6 +3787,8 @@ export interface operations {
             /** @description The card. */
             200: {
                 headers: {
+                    /** @description The etag. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3791,19 +3797,20 @@ export interface operations {
                     };
                 };
             };
-            /** @description The card has not changed. */
+            /** @description You have it. */
             304: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
+            422: components["responses"]["UnprocessableContent"];
         };
     };
     getProtectedResource: {
         parameters: {
             query?: {
-                /** @description The tenant, unless the deployment has only one. */
+                /** @description The tenant; the only one if absent. */
                 tenant?: string;
             };
             header?: never;
@@ -3823,14 +3830,17 @@ export interface operations {
                     };
                 };
             };
-            404: components["responses"]["NotFound"];
+            401: components["responses"]["Unauthorized"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
         };
     };
     getProtectedResourceOfMcp: {
         parameters: {
             query?: {
-                /** @description The tenant, unless the deployment has only one. */
+                /** @description The tenant; the only one if absent. */
                 tenant?: string;
             };
             header?: never;
@@ -3850,8 +3860,11 @@ export interface operations {
                     };
                 };
             };
-            404: components["responses"]["NotFound"];
+            401: components["responses"]["Unauthorized"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
         };
     };
     callA2a: {
@@ -3892,7 +3905,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The result or the error of the method, or a stream of results. */
+            /** @description The result or an error, or the events of a stream. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3944,7 +3957,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `session_busy`: A turn is running in the session. `subagent_session`: The session belongs to a subagent. `not_waiting`: The call is not waiting for this. `already_decided`: The call has already been decided differently. `stale_args_hash`: The call's arguments have changed. `stale_plan`: The plan has changed. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3980,7 +3993,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `rate_limited`: Too many requests. */
+            /** @description `rate_limited`: Too many requests. `queue_full`: The session's queue is full. `quota_exceeded`: The quota is used up. */
             429: {
                 headers: {
                     /** @description Seconds after which the request may succeed. */
@@ -4054,7 +4067,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The result or the error of the method, or a stream of results. */
+            /** @description The result or an error, or the events of a stream. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4106,7 +4119,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `session_busy`: A turn is running in the session. `subagent_session`: The session belongs to a subagent. `not_waiting`: The call is not waiting for this. `already_decided`: The call has already been decided differently. `stale_args_hash`: The call's arguments have changed. `stale_plan`: The plan has changed. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4142,7 +4155,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `rate_limited`: Too many requests. */
+            /** @description `rate_limited`: Too many requests. `queue_full`: The session's queue is full. `quota_exceeded`: The quota is used up. */
             429: {
                 headers: {
                     /** @description Seconds after which the request may succeed. */
@@ -4178,7 +4191,10 @@ export interface operations {
     getCardOfAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The etag of what you have. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description The agent. */
                 agent: string;
@@ -4190,6 +4206,8 @@ export interface operations {
             /** @description The card. */
             200: {
                 headers: {
+                    /** @description The etag. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -4198,7 +4216,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description The card has not changed. */
+            /** @description You have it. */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -4206,6 +4224,7 @@ export interface operations {
                 content?: never;
             };
             404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
         };
     };
     runAgent: {
@@ -4448,7 +4467,8 @@ export interface operations {
                  * @example {
                  *       "id": 1,
                  *       "jsonrpc": "2.0",
-                 *       "method": "ping"
+                 *       "method": "tools/list",
+                 *       "params": {}
                  *     }
                  */
                 "application/json": {
@@ -4457,7 +4477,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The response, or a stream of messages. */
+            /** @description The result or an error, or the messages of a stream. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4471,7 +4491,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description The notification is accepted. */
+            /** @description The message has no result. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4498,7 +4518,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `missing_scope`: The credential lacks the required scope. */
+            /** @description `missing_scope`: The credential lacks the required scope. `forbidden_origin`: The page's origin is not allowed. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4516,7 +4536,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `session_busy`: A turn is running in the session. `subagent_session`: The session belongs to a subagent. `not_waiting`: The call is not waiting for this. `already_decided`: The call has already been decided differently. `stale_args_hash`: The call's arguments have changed. `stale_plan`: The plan has changed. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4552,7 +4572,7 @@ export interface operations {
                     "application/json": components["schemas"]["JsonRpcError"];
                 };
             };
-            /** @description `rate_limited`: Too many requests. */
+            /** @description `rate_limited`: Too many requests. `queue_full`: The session's queue is full. `quota_exceeded`: The quota is used up. */
             429: {
                 headers: {
                     /** @description Seconds after which the request may succeed. */
@@ -5358,9 +5378,9 @@ export interface operations {
     addFacts: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
             };
             header?: {
@@ -5459,9 +5479,9 @@ export interface operations {
     consolidateMemory: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
             };
             header?: {
@@ -5516,9 +5536,9 @@ export interface operations {
     getDailyLog: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
             };
             header?: never;
@@ -5551,9 +5571,9 @@ export interface operations {
     searchMemory: {
         parameters: {
             query: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
                 /** @description The text to search for. */
                 q: string;
@@ -5589,9 +5609,9 @@ export interface operations {
     searchMemoryByBody: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
             };
             header?: never;
@@ -5635,9 +5655,9 @@ export interface operations {
     importTurns: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
             };
             header?: {
@@ -7553,9 +7573,9 @@ export interface operations {
     listFiles: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
                 /** @description The user's own files, or those that all users of the agent share. Without it, a read finds both, and a write changes the user's own. */
                 layer?: "user" | "shared";
@@ -7593,9 +7613,9 @@ export interface operations {
     readFile: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
                 /** @description The user's own files, or those that all users of the agent share. Without it, a read finds both, and a write changes the user's own. */
                 layer?: "user" | "shared";
@@ -7642,9 +7662,9 @@ export interface operations {
     writeFile: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
                 /** @description The user's own files, or those that all users of the agent share. Without it, a read finds both, and a write changes the user's own. */
                 layer?: "user" | "shared";
@@ -7720,9 +7740,9 @@ export interface operations {
     deleteFile: {
         parameters: {
             query?: {
-                /** @description The user. A token has its own. */
+                /** @description The user, `default` if absent. A token has its own. */
                 user?: string;
-                /** @description The agent. */
+                /** @description The agent, `default` if absent. */
                 agent?: string;
                 /** @description The user's own files, or those that all users of the agent share. Without it, a read finds both, and a write changes the user's own. */
                 layer?: "user" | "shared";

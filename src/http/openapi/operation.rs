@@ -28,15 +28,17 @@ pub(super) struct Operation {
     pub(super) responses: Vec<Success>,
     /// The codes of problems besides those that all routes of its kind have.
     pub(super) errors: Vec<ErrorCode>,
-    /// The form of errors.
     pub(super) error_form: ErrorForm,
 }
 
 /// The form of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorForm {
+    /// RFC 9457.
     Problem,
+    /// That of OpenAI's API.
     OpenAi,
+    /// That of JSON-RPC.
     JsonRpc,
 }
 
@@ -63,6 +65,16 @@ pub(super) struct Success {
     pub(super) contents: Vec<Content>,
     /// Names and descriptions.
     pub(super) headers: Vec<(&'static str, &'static str)>,
+}
+
+/// Returns the schema of an id that a caller chooses.
+pub(super) fn id() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.~:@-]+$" })
+}
+
+/// Returns the schema of the name of a user.
+pub(super) fn user() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 128, "pattern": r"^[^/\\\u0000-\u001f\u007f-\u009f]+$" })
 }
 
 impl Operation {
@@ -110,7 +122,14 @@ impl Operation {
 
     /// Adds an optional parameter of the query with text.
     pub(super) fn query(self, name: &'static str, text: &'static str) -> Self {
-        self.query_as(name, text, json!({ "type": "string" }))
+        let schema = match name {
+            "agent" => id(),
+            "user" => user(),
+            "after" => json!({ "type": "string", "pattern": r"^[0-9]{1,19}(\.[0-9]{1,19})?$" }),
+            "cursor" => json!({ "type": "string", "minLength": 1 }),
+            _ => json!({ "type": "string" }),
+        };
+        self.query_as(name, text, schema)
     }
 
     /// Adds an optional parameter of the query.
@@ -224,6 +243,11 @@ impl Operation {
             last.headers.push((name, text));
         }
         self
+    }
+
+    /// Sets the form of errors.
+    pub(super) fn errors_as(self, error_form: ErrorForm) -> Self {
+        Self { error_form, ..self }
     }
 
     /// Adds codes of problems.

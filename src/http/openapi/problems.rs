@@ -34,7 +34,7 @@ const COMMON: &[(&str, &[ErrorCode])] = &[
 
 /// Returns the components of responses that several routes have.
 pub(super) fn responses() -> Map<String, Value> {
-    COMMON.iter().map(|(name, codes)| ((*name).to_owned(), response(codes))).collect()
+    COMMON.iter().map(|(name, codes)| ((*name).to_owned(), response(codes, ErrorForm::Problem))).collect()
 }
 
 /// Returns the responses of a route that fails, by status.
@@ -48,13 +48,11 @@ pub(super) fn of_route(route: &Route, operation: &Operation) -> Map<String, Valu
     }
     let responses = by_status.into_iter().map(|(status, codes)| {
         let shared = COMMON.iter().find(|(_, shared)| codes.iter().all(|code| shared.contains(code)));
-        let response = match (operation.error_form, shared) {
-            (ErrorForm::OpenAi, _) => json_response(&codes, reference("OpenAiError")),
-            (ErrorForm::JsonRpc, _) => json_response(&codes, reference("JsonRpcError")),
-            (ErrorForm::Problem, Some((name, _))) => {
+        let response = match shared {
+            Some((name, _)) if operation.error_form == ErrorForm::Problem => {
                 json!({ "$ref": format!("#/components/responses/{name}") })
             }
-            (ErrorForm::Problem, None) => response(&codes),
+            _ => response(&codes, operation.error_form),
         };
         (status.to_string(), response)
     });
@@ -123,13 +121,13 @@ const OF_TENANT: [ErrorCode; 9] = [
     Unavailable,
 ];
 
-fn response(codes: &[ErrorCode]) -> Value {
-    let content = json!({ "application/problem+json": { "schema": reference("Problem") } });
-    with_headers(codes, json!({ "description": text(codes), "content": content }))
-}
-
-fn json_response(codes: &[ErrorCode], schema: Value) -> Value {
-    let content = json!({ JSON: { "schema": schema } });
+fn response(codes: &[ErrorCode], form: ErrorForm) -> Value {
+    let (media_type, schema) = match form {
+        ErrorForm::Problem => ("application/problem+json", "Problem"),
+        ErrorForm::OpenAi => (JSON, "OpenAiError"),
+        ErrorForm::JsonRpc => (JSON, "JsonRpcError"),
+    };
+    let content = json!({ media_type: { "schema": reference(schema) } });
     with_headers(codes, json!({ "description": text(codes), "content": content }))
 }
 

@@ -5,8 +5,8 @@ use super::schemas::Schemas;
 use super::shapes::{Aborted, Foreign};
 use crate::types::ErrorCode;
 use crate::types::ErrorCode::{
-    AlreadyDecided, AlreadyExists, NotWaiting, QueueFull, QuotaExceeded, SessionBusy, StaleArgsHash,
-    StalePlan, SubagentSession,
+    AlreadyDecided, AlreadyExists, ForbiddenOrigin, Internal, NotWaiting, QueueFull, QuotaExceeded,
+    RateLimited, SessionBusy, StaleArgsHash, StalePlan, SubagentSession, Unauthenticated, Unavailable,
 };
 use serde_json::{Value, json};
 
@@ -53,6 +53,64 @@ pub(super) fn operations() -> Vec<Operation> {
     all
 }
 
+fn a2a() -> Vec<Operation> {
+    let call = |path: &'static str, id: &'static str, text: &'static str| {
+        let message = json!({ "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": "Hello" }] });
+        let params = json!({ "message": message });
+        Operation::post(path, id, text)
+            .header("A2A-Version", "The version of the protocol: `1.0`.")
+            .body::<Foreign>(json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params }))
+            .returns::<Foreign>(200, "The result or an error, or the events of a stream.")
+            .or_stream()
+            .errors_as(ErrorForm::JsonRpc)
+            .fails(POSTS)
+    };
+    let card = |path: &'static str, id: &'static str, text: &'static str| {
+        Operation::get(path, id, text)
+            .header("If-None-Match", "The etag of what you have.")
+            .returns::<Foreign>(200, "The card.")
+            .with("ETag", "The etag.")
+            .returns_nothing(304, "You have it.")
+    };
+    vec![
+        card("/.well-known/agent-card.json", "getAgentCard", "The A2A card of the default agent."),
+        card("/a2a/{agent}/.well-known/agent-card.json", "getCardOfAgent", "The A2A card of an agent."),
+        call("/a2a", "callA2a", "The methods of A2A, for the default agent."),
+        call("/a2a/{agent}", "callA2aOfAgent", "The methods of A2A, for an agent."),
+    ]
+}
+
+fn mcp() -> Vec<Operation> {
+    let metadata = |path: &'static str, id: &'static str, text: &'static str| {
+        Operation::get(path, id, text)
+            .query("tenant", "The tenant; the only one if absent.")
+            .returns::<Foreign>(200, "The metadata.")
+            .fails(&[Unauthenticated, RateLimited, Internal, Unavailable])
+    };
+    let resource = "/.well-known/oauth-protected-resource";
+    vec![
+        Operation::post("/mcp", "callMcp", "Handles a message of the Model Context Protocol.")
+            .text("To ask an agent, the key or token needs the scope `chat`.")
+            .body::<Foreign>(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} }))
+            .returns::<Foreign>(200, "The result or an error, or the messages of a stream.")
+            .or_stream()
+            .returns_nothing(202, "The message has no result.")
+            .errors_as(ErrorForm::JsonRpc)
+            .fails(POSTS)
+            .fails(&[ForbiddenOrigin]),
+        metadata(
+            resource,
+            "getProtectedResource",
+            "The metadata of the server as a protected resource (RFC 9728).",
+        ),
+        metadata(
+            "/.well-known/oauth-protected-resource/mcp",
+            "getProtectedResourceOfMcp",
+            "The metadata of `/mcp` as a protected resource (RFC 9728).",
+        ),
+    ]
+}
+
 fn openai() -> Vec<Operation> {
     let operations = [
         Operation::post(
@@ -96,62 +154,7 @@ fn openai() -> Vec<Operation> {
         )
         .returns::<Foreign>(200, "The items."),
     ];
-    operations.into_iter().map(|operation| Operation { error_form: ErrorForm::OpenAi, ..operation }).collect()
-}
-
-fn a2a() -> Vec<Operation> {
-    let message = json!({ "messageId": "m1", "role": "ROLE_USER", "parts": [{ "text": "Hello" }] });
-    let example =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message } });
-    let methods = |path, id, text| Operation {
-        error_form: ErrorForm::JsonRpc,
-        ..Operation::post(path, id, text)
-            .header("A2A-Version", "The version of the protocol: `1.0`.")
-            .body::<Foreign>(example.clone())
-            .returns::<Foreign>(200, "The result or the error of the method, or a stream of results.")
-            .or_stream()
-    };
-    vec![
-        Operation::get(
-            "/.well-known/agent-card.json",
-            "getAgentCard",
-            "The card of the default agent, for A2A.",
-        )
-        .returns::<Foreign>(200, "The card.")
-        .returns_nothing(304, "The card has not changed."),
-        Operation::get(
-            "/a2a/{agent}/.well-known/agent-card.json",
-            "getCardOfAgent",
-            "The card of an agent, for A2A.",
-        )
-        .returns::<Foreign>(200, "The card.")
-        .returns_nothing(304, "The card has not changed."),
-        methods("/a2a", "callA2a", "The methods of A2A, for the default agent."),
-        methods("/a2a/{agent}", "callA2aOfAgent", "The methods of A2A, for an agent."),
-    ]
-}
-
-fn mcp() -> Vec<Operation> {
-    let example = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
-    let metadata = |path, id| {
-        Operation::get(path, id, "The identity provider of a tenant, for clients of MCP (RFC 9728).")
-            .query("tenant", "The tenant, unless the deployment has only one.")
-            .returns::<Foreign>(200, "The metadata.")
-            .fails(&[ErrorCode::NotFound])
-    };
-    let root = "/.well-known/oauth-protected-resource";
-    vec![
-        Operation {
-            error_form: ErrorForm::JsonRpc,
-            ..Operation::post("/mcp", "callMcp", "A message of the Model Context Protocol.")
-                .body::<Foreign>(example)
-                .returns::<Foreign>(200, "The response, or a stream of messages.")
-                .or_stream()
-                .returns_nothing(202, "The notification is accepted.")
-        },
-        metadata(root, "getProtectedResource"),
-        metadata("/.well-known/oauth-protected-resource/mcp", "getProtectedResourceOfMcp"),
-    ]
+    operations.into_iter().map(|operation| operation.errors_as(ErrorForm::OpenAi)).collect()
 }
 
 fn socket(path: &'static str, id: &'static str, text: &'static str) -> Operation {

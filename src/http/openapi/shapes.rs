@@ -41,26 +41,6 @@ pub(super) struct Problem {
     resets_at: Option<Timestamp>,
 }
 
-/// An error in the form of JSON-RPC.
-#[derive(JsonSchema)]
-pub(super) struct JsonRpcError {
-    jsonrpc: String,
-    /// The id of the request, if it is known.
-    id: Option<Value>,
-    error: JsonRpcErrorDetails,
-}
-
-#[derive(JsonSchema)]
-#[schemars(inline)]
-struct JsonRpcErrorDetails {
-    /// The kind of error.
-    code: i32,
-    /// What is wrong, for people.
-    message: String,
-    /// Details.
-    data: Option<Value>,
-}
-
 /// An error in the form of OpenAI's API.
 #[derive(JsonSchema)]
 pub(super) struct OpenAiError {
@@ -78,6 +58,26 @@ struct OpenAiErrorDetails {
     param: Option<String>,
     /// The code of the problem, or the one that OpenAI has for it.
     code: String,
+}
+
+/// An error of JSON-RPC.
+#[derive(JsonSchema)]
+pub(super) struct JsonRpcError {
+    jsonrpc: String,
+    /// The id of the request, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Value>,
+    error: JsonRpcErrorDetails,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct JsonRpcErrorDetails {
+    code: i32,
+    /// What is wrong, for people.
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
 }
 
 /// The server runs.

@@ -30,7 +30,7 @@ pub(super) fn general() -> Vec<Operation> {
 }
 
 pub(super) fn models() -> Vec<Operation> {
-    let openai = |operation: Operation| Operation { error_form: ErrorForm::OpenAi, ..operation };
+    let openai = |operation: Operation| operation.errors_as(ErrorForm::OpenAi);
     vec![
         openai(
             Operation::get(
@@ -173,10 +173,7 @@ pub(super) fn part(operation: Operation) -> Operation {
 
 /// Adds the user and the agent whose files or memory a request concerns.
 fn owned(operation: Operation) -> Operation {
-    let name = || json!({ "type": "string", "default": "default" });
-    operation.query_as("user", "The user. A token has its own.", name()).query_as(
-        "agent",
-        "The agent.",
-        name(),
-    )
+    operation
+        .query("user", "The user, `default` if absent. A token has its own.")
+        .query("agent", "The agent, `default` if absent.")
 }
