@@ -7,3 +7,8 @@ use serde_json::json;
 fn in_chromium() {
     run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "web", "test/page.test.mjs");
 }
+
+#[test]
+fn the_reference_in_chromium() {
+    run_against(&Server::start(json!({})), "web", "test/docs.test.mjs");
+}
