@@ -190,6 +190,9 @@ fn memory_is_searched() {
     assert_eq!(found["content"][0]["text"], json!("2026-03-04: Anna drinks green tea."));
     assert_eq!(found["structuredContent"]["hits"][0]["text"], json!("Anna drinks green tea."));
     assert_eq!(search("coffee")["content"][0]["text"], json!("Nothing found."));
+    let call = message("tools/call", &json!({"name": "search_memory", "arguments": {"query": "green tea"}}));
+    let of_another = stage.answer(post("/mcp?user=ben").bearer(DEV).json(&call));
+    assert_eq!(of_another.body["result"]["content"][0]["text"], json!("Nothing found."));
 }
 
 #[test]

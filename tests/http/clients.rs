@@ -77,6 +77,11 @@ fn mcp() {
 }
 
 #[test]
+fn mcp_conformance() {
+    run("mcp-conformance.test.mjs");
+}
+
+#[test]
 fn openai_chat_completions() {
     run(OTHERS, "openai.test.mjs");
 }

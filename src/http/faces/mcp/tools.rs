@@ -5,6 +5,7 @@ use super::message::Asked;
 use super::rpc::{Failure, cached};
 use crate::http::gateway::{GatewayConfig, TenantCall};
 use crate::http::memory::{self, Search};
+use crate::http::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, Problem, SessionId, json::from_value};
 use serde::Deserialize;
@@ -176,7 +177,8 @@ struct SearchArgs {
 pub(super) async fn search(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, Failure> {
     let found = async {
         let SearchArgs { query, scope, limit, agent } = read(asked)?;
-        let search = Search { q: query, user: None, agent, limit, scope };
+        let user = call.request.query("user");
+        let search = Search { q: query, user, agent, limit, scope };
         memory::find(call, search, "/").await
     };
     let hits = match found.await {
