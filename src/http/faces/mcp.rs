@@ -7,6 +7,8 @@ mod ask;
 mod completion;
 mod elicitation;
 mod fault;
+#[cfg(feature = "fixtures")]
+mod fixtures;
 mod handshake;
 mod message;
 mod prompts;
@@ -57,6 +59,10 @@ pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> 
     };
     if asked.method == "initialize" && !asked.is_modern() {
         return initialize(call, &asked).map(Some);
+    }
+    #[cfg(feature = "fixtures")]
+    if let Some(response) = fixtures::respond(&asked) {
+        return Ok(Some(response));
     }
     match result(call, &asked).await {
         Ok(None) => Ok(None),

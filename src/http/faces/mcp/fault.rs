@@ -58,6 +58,14 @@ impl Fault {
         Self::new(StatusCode::BAD_REQUEST, -32020, message)
     }
 
+    /// The request needs a capability that its client has not declared.
+    #[cfg(feature = "fixtures")]
+    pub fn missing_capability(name: &str) -> Self {
+        let message = format!("the client must have the capability {name}");
+        let data = json!({"requiredCapabilities": {name: {}}});
+        Self { data: Some(data), ..Self::new(StatusCode::BAD_REQUEST, -32021, &message) }
+    }
+
     pub fn unsupported_version(requested: &str) -> Self {
         let message = format!("unsupported protocol version {requested:?}; legacy: {}", LEGACY.join(", "));
         let data = json!({"supported": [MODERN], "requested": requested});
