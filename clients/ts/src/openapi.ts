@@ -130,7 +130,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Opens a WebSocket of the AI SDK.
+         * @description Each of its requests has credentials: its own, or those of the handshake.
+         */
+        get: operations["openChatSocket"];
         put?: never;
         /** The UI message stream of Vercel's AI SDK. */
         post: operations["postChat"];
@@ -580,7 +584,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Opens a WebSocket of OpenAI's Responses.
+         * @description Each of its requests has credentials: its own, or those of the handshake.
+         */
+        get: operations["openResponsesSocket"];
         put?: never;
         /** Runs a turn with OpenAI's Responses. */
         post: operations["createResponse"];
@@ -4294,6 +4302,29 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    openChatSocket: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `websocket`. */
+                Upgrade?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            422: components["responses"]["UnprocessableContent"];
+        };
+    };
     postChat: {
         parameters: {
             query?: never;
@@ -5891,6 +5922,36 @@ export interface operations {
                 headers: {
                     /** @description Seconds after which the request may succeed. */
                     "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+        };
+    };
+    openResponsesSocket: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `websocket`. */
+                Upgrade?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `invalid_request`: The request is not valid. `validation_failed`: The request has invalid fields. */
+            400: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
