@@ -1,6 +1,7 @@
 //! Requests in the protocols of other servers, up to the object of their session.
 
 use crate::stage::{DEV, Stage, get, ids, post, request};
+use edge_harness::http::Handled;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -161,4 +162,22 @@ fn an_agent_has_a_card() {
         (&json!("other"), &json!("http://localhost:8787/a2a/other"))
     );
     assert_eq!(stage.answer(get("/a2a/nobody/.well-known/agent-card.json")).status, 404);
+}
+
+#[test]
+fn a_socket_of_another_protocol_needs_an_upgrade_and_a_page_that_may_call_the_api() {
+    let stage = Stage::new();
+    for path in ["/api/chat", "/v1/responses"] {
+        assert_eq!(stage.answer(get(path)).status, 400);
+        let upgrade = || get(path).header("host", "agents.example").header("upgrade", "websocket");
+        let foreign = stage.answer(upgrade().header("origin", "https://evil.example"));
+        assert_eq!(foreign.status, 403);
+        for request in [
+            upgrade(),
+            upgrade().header("origin", "https://app.example"),
+            upgrade().header("origin", "https://agents.example"),
+        ] {
+            assert!(matches!(stage.send(request), Handled::Socket(_)), "{path}");
+        }
+    }
 }

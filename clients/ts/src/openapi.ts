@@ -4322,6 +4322,15 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["BadRequest"];
+            /** @description `forbidden_origin`: The page's origin is not allowed. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             422: components["responses"]["UnprocessableContent"];
         };
     };
@@ -5951,6 +5960,15 @@ export interface operations {
             };
             /** @description `invalid_request`: The request is not valid. `validation_failed`: The request has invalid fields. */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+            /** @description `forbidden_origin`: The page's origin is not allowed. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

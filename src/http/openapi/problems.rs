@@ -72,7 +72,7 @@ fn codes(route: &Route, operation: &Operation) -> Vec<ErrorCode> {
     let mut codes = Vec::new();
     match &route.handler {
         Handler::Public(_) => {}
-        Handler::Socket(_) => codes.push(InvalidRequest),
+        Handler::Socket(_) => codes.extend([InvalidRequest, ForbiddenOrigin]),
         Handler::Operator(_) => {
             codes.extend([Unauthenticated, MissingScope, RateLimited, NotConfigured, Internal, Unavailable]);
         }

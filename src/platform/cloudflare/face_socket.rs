@@ -12,8 +12,17 @@ use futures::{
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
-use web_sys::{Headers, Request, RequestInit, Response};
+use web_sys::{AbortController, AbortSignal, Headers, Request, RequestInit, Response};
 use worker::{Env, Result, WebSocket, WebSocketPair, WebsocketEvent};
+
+/// Ends the response to a request when it is dropped. Its session would otherwise continue to send it.
+struct Abort(AbortController);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// Responds to a request.
 pub type Answer = fn(Request, Env) -> LocalBoxFuture<'static, Result<Response>>;
@@ -105,7 +114,8 @@ impl Shared {
     }
 
     async fn respond(&self, asked: &SocketRequest) -> Result<()> {
-        let response = (self.answer)(self.request(asked)?, self.env.clone()).await?;
+        let abort = Abort(AbortController::new()?);
+        let response = (self.answer)(self.request(asked, &abort.0.signal())?, self.env.clone()).await?;
         let status = response.status();
         if status == 204 {
             self.format.nothing(&asked.id).iter().for_each(|frame| self.send(frame));
@@ -130,7 +140,7 @@ impl Shared {
     }
 
     /// Builds the request over HTTP, with the credentials of the frame or of the handshake.
-    fn request(&self, asked: &SocketRequest) -> Result<Request> {
+    fn request(&self, asked: &SocketRequest, signal: &AbortSignal) -> Result<Request> {
         let headers = Headers::new()?;
         headers.set("content-type", "application/json")?;
         headers.set("accept", "text/event-stream")?;
@@ -145,6 +155,7 @@ impl Shared {
         let init = RequestInit::new();
         init.set_method(asked.method.as_str());
         init.set_headers(&headers);
+        init.set_signal(Some(signal));
         if !asked.body.is_empty() {
             init.set_body(&JsValue::from_str(&asked.body));
         }
