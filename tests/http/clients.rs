@@ -78,7 +78,7 @@ fn mcp() {
 
 #[test]
 fn mcp_conformance() {
-    run("mcp-conformance.test.mjs");
+    run(OTHERS, "mcp-conformance.test.mjs");
 }
 
 #[test]
