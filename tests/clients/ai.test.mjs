@@ -190,10 +190,13 @@ test("errors before and after the first byte", async () => {
   assert.match(big.errors[0].message, /1 MiB/);
 });
 
-test("several chats over one WebSocket: text, an approval, a page that returns, and errors", async () => {
-  const socket = (credential) => new WebSocketChatTransport({
-    url: `${url}/api/chat`, headers: { authorization: `Bearer ${credential}` },
-  });
+test("several chats over one WebSocket: text, an approval, a page that returns, and errors", async (t) => {
+  const socket = (credential) => {
+    const headers = { authorization: `Bearer ${credential}` };
+    const created = new WebSocketChatTransport({ url: `${url}/api/chat`, headers });
+    t.after(() => created.close());
+    return created;
+  };
   const transport = socket(key);
   const [one, other] = [1, 2].map(() => chat({
     transport, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
