@@ -362,8 +362,10 @@ fn check(caller: &Caller, shown: &str, response: &Response) {
     if response.status >= 400 {
         let kind = response.header("content-type");
         // A path with `..` may lead to no route at all.
-        let is_openai = ["/v1/chat/", "/v1/responses", "/v1/models"].iter().any(|path| shown.contains(path));
-        let is_json = is_openai && text.starts_with("{\"error\":");
+        let has_own = ["/v1/chat/", "/v1/responses", "/v1/models", "/mcp", "/a2a"]
+            .iter()
+            .any(|path| shown.contains(path));
+        let is_json = has_own && text.starts_with("{\"error\":");
         let expected = if is_json { "application/json" } else { "application/problem+json" };
         assert_eq!(kind, Some(expected), "{shown}\ngot {}: {start}", response.status);
     }
