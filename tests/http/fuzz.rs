@@ -359,7 +359,9 @@ fn check(caller: &Caller, shown: &str, response: &Response) {
     let text = response.text();
     let start: String = text.chars().take(1_000).collect();
     assert!(response.status < 500, "{shown}\ngot {}: {start}", response.status);
-    if response.status >= 400 {
+    // A path with `..` may be that of the page, which the platform serves itself.
+    let is_of_platform = response.status == 405 && text.is_empty();
+    if response.status >= 400 && !is_of_platform {
         let kind = response.header("content-type");
         // A path with `..` may lead to no route at all.
         let has_own = ["/v1/chat/", "/v1/responses", "/v1/models", "/mcp", "/a2a"]
