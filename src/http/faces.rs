@@ -1,7 +1,7 @@
 //! Faces: other protocols over the same sessions. A face reads a request into a native message, and writes the records
 //! of the turn as frames of its protocol. It stores nothing and runs nothing itself.
 //!
-//! To add one, write a file with a [`Face`](super::face::Face), a handler and a
+//! To add one, write a file with a `Face`, a handler and a
 //! [`Projection`](crate::session::hub::Projection), and add a line for each of its routes to the route table.
 
 pub mod a2a;

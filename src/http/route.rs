@@ -59,7 +59,7 @@ pub struct Route {
     pub handler: Handler,
     /// Writes problems of the route.
     pub write_problem: WriteProblem,
-    /// Whether the response to a request without a valid credential names the metadata of [`super::oauth`].
+    /// Whether the response to a request without a valid credential names the metadata of `oauth.rs`.
     pub names_provider: bool,
     /// Whether a `?ticket=` is accepted in place of a key.
     pub accepts_ticket: bool,

@@ -1,4 +1,4 @@
-//! The Model Context Protocol over Streamable HTTP: `POST /mcp`, for clients of both eras (see [`message`]).
+//! The Model Context Protocol over Streamable HTTP: `POST /mcp`, for clients of both eras (see `message.rs`).
 //!
 //! Agents and the search of memory are tools, files of workspaces are resources, and modes are prompts. A call that asks
 //! an agent runs in the object of its session. All other requests are handled in the gateway.
