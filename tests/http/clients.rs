@@ -22,7 +22,9 @@ pub fn run_against(server: &Server, folder: &str, file: &str) {
     let folder = root.join(folder);
     assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");
     let node = root.join("node_modules/.bin/node");
-    test(server, &node, &["--test", "--test-reporter=spec", file], &folder);
+    // A test that fails may leave a connection open, which would keep Node running.
+    let limits = ["--test-timeout=120000", "--test-force-exit"];
+    test(server, &node, &[&["--test", "--test-reporter=spec"], &limits[..], &[file]].concat(), &folder);
 }
 
 fn run_python(module: &str) {
