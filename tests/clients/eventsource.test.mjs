@@ -24,7 +24,7 @@ const collect = (source, types) => new Promise((resolve, reject) => {
   const events = [];
   for (const type of [...types, "turn.completed", "turn.failed", "turn.canceled"]) {
     source.addEventListener(type, ({ lastEventId, data }) => {
-      events.push({ type, id: lastEventId, ...JSON.parse(data) });
+      events.push({ ...JSON.parse(data), type, id: lastEventId });
       if (!type.startsWith("turn.") || type === "turn.started") return;
       source.close();
       resolve(events);
