@@ -1,15 +1,21 @@
 //! The WebSockets of other protocols: the Worker itself holds them, because one socket carries requests to several
 //! sessions.
 
-use super::{body::BodyStream, convert};
+use super::{body::BodyStream, convert, runtime::ConsoleLog};
 use crate::http::faces::socket::{Frames, Incoming, MAX_REQUESTS, SocketFormat, SocketRequest};
 use crate::http::{MAX_BODY, response, routes};
+use crate::ports::{Log, http::HttpError};
 use crate::types::{ErrorCode, Problem};
 use futures::{
     StreamExt,
     future::{AbortHandle, LocalBoxFuture, abortable},
 };
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use serde_json::json;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{AbortController, AbortSignal, Headers, Request, RequestInit, Response};
@@ -38,7 +44,7 @@ struct Shared {
     /// The requests whose responses have not ended.
     running: RefCell<HashMap<String, AbortHandle>>,
     /// The number of requests so far, which names those without an id.
-    count: RefCell<u64>,
+    count: Cell<u64>,
 }
 
 /// Opens a socket.
@@ -57,7 +63,7 @@ pub fn open(
         env: env.clone(),
         answer,
         running: RefCell::default(),
-        count: RefCell::default(),
+        count: Cell::default(),
     };
     spawn_local(serve(Rc::new(shared)));
     worker::Response::from_websocket(client).map(Into::into)
@@ -98,12 +104,13 @@ impl Shared {
             let detail = format!("the socket has {MAX_REQUESTS} requests whose responses have not ended");
             return self.refuse(Some(&asked.id), &Problem::new(ErrorCode::RateLimited, detail));
         }
-        let number = self.count.replace_with(|count| *count + 1);
+        let number = self.count.replace(self.count.get() + 1);
         let key = if asked.id.is_empty() { number.to_string() } else { asked.id.clone() };
         let (own, of) = (Rc::clone(self), key.clone());
         let (work, handle) = abortable(async move {
             if let Err(error) = own.respond(&asked).await {
-                own.send(&own.format.failed(Some(&asked.id), 500, &error.to_string()));
+                ConsoleLog.error(&json!({"event": "request.failed", "cause": error.to_string()}));
+                own.refuse(Some(&asked.id), &Problem::internal(error.to_string()));
             }
             own.running.borrow_mut().remove(&of);
         });
@@ -129,7 +136,7 @@ impl Shared {
         self.format.begin(&asked.id).iter().for_each(|frame| self.send(frame));
         let mut frames = Frames::new(self.format, asked.id.clone());
         if let Some(body) = response.body() {
-            let read = |error: crate::ports::http::HttpError| worker::Error::RustError(error.to_string());
+            let read = |error: HttpError| worker::Error::RustError(error.to_string());
             let mut stream = BodyStream::new(&body).map_err(read)?;
             while let Some(bytes) = stream.next().await {
                 frames.add(&bytes.map_err(read)?).iter().for_each(|frame| self.send(frame));
