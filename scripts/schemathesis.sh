@@ -3,15 +3,7 @@
 # `schemathesis.sh --install` only installs the tool, once.
 source "$(dirname "$0")/env.sh"
 
-requirements=tests/schemathesis/requirements.txt venv="$CACHE/schemathesis"
-if ! cmp -s "$requirements" "$venv/installed.txt"; then
-    say "installing Schemathesis"
-    command -v python3 >/dev/null || die "python3 not found: install Python 3.10 or later, with venv"
-    rm -rf "$venv"
-    quietly python3 -m venv "$venv"
-    quietly "$venv/bin/pip" install --disable-pip-version-check -r "$requirements"
-    cp "$requirements" "$venv/installed.txt"
-fi
+python_packages tests/schemathesis schemathesis
 [ "${1:-}" = --install ] && exit
 
 scripts/build.sh --fixtures

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-match, \
-    if-none-match, if-range, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, openai-beta, openai-organization, openai-project, prefer, range, \
-    x-request-id, x-session-id";
+    if-none-match, if-range, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
+    openai-beta, openai-organization, openai-project, prefer, range, x-request-id, x-session-id";
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
     content-disposition, content-range, etag, mcp-session-id, www-authenticate";
 
@@ -38,15 +38,21 @@ pub fn preflight(origins: &[String], request: &Request) -> Result<Response, Prob
     }
 }
 
-/// Returns whether a page of another site has sent the request: its origin is neither one of `origins` nor the server's
-/// own. Over HTTP, only this machine has an origin of its own: any other name may be that of a page that has made it an
-/// alias of this machine.
-pub fn is_foreign(origins: &[String], request: &Request) -> bool {
-    let Some(origin) = request.header("origin") else { return false };
+/// Checks that no page of another site has sent the request: browsers do not check this for a WebSocket, or for a page that
+/// has made its name an alias of this machine. Over HTTP, only this machine has an origin of its own.
+///
+/// # Errors
+/// `forbidden_origin` if the origin is neither one of `origins` nor the server's own.
+pub fn check_origin(origins: &[String], request: &Request) -> Result<(), Problem> {
+    let Some(origin) = request.header("origin") else { return Ok(()) };
     let host = request.header("host").unwrap_or_default();
     let is_own = origin.strip_prefix("https://") == Some(host)
         || origin.strip_prefix("http://").is_some_and(|own| own == host && is_loopback(own));
-    !is_own && allowed(origins, request).is_none()
+    if is_own || allowed(origins, request).is_some() {
+        return Ok(());
+    }
+    let detail = "this page's origin is neither the server's own nor in CORS_ORIGINS";
+    Err(Problem::new(ErrorCode::ForbiddenOrigin, detail))
 }
 
 /// Returns the headers that every response to `request` carries.

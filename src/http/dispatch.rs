@@ -93,11 +93,7 @@ async fn dispatch(
     match &found.route.handler {
         Handler::Socket(format) => {
             request::require_upgrade(&request)?;
-            // The rules for pages of other sites do not cover WebSockets, so browsers do not check them.
-            if cors::is_foreign(&gateway.config.origins, &request) {
-                let detail = "this page's origin is neither the server's own nor in CORS_ORIGINS";
-                return Err(Problem::new(ErrorCode::ForbiddenOrigin, detail));
-            }
+            cors::check_origin(&gateway.config.origins, &request)?;
             Ok(Handled::Socket(*format))
         }
         Handler::Public(handler) => {

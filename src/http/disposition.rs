@@ -5,8 +5,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 /// Longest file name, in bytes.
 const MAX_NAME: usize = 255;
-/// The characters that an extended parameter percent-encodes (RFC 8187).
-const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// All but the unreserved characters of a URI (RFC 3986). An extended parameter percent-encodes them too (RFC 8187).
+pub(super) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Returns a parameter of a header such as `form-data; name="a"; filename="b.txt"`.
 pub fn parameter(header: &str, wanted: &str) -> Option<String> {
@@ -78,7 +78,7 @@ pub fn attachment(name: &str) -> String {
     let fallback: String = name.chars().map(|c| if safe(c) { c } else { '_' }).collect();
     let mut header = format!("attachment; filename=\"{fallback}\"");
     if fallback != name {
-        header.push_str(&format!("; filename*=UTF-8''{}", utf8_percent_encode(name, EXTENDED)));
+        header.push_str(&format!("; filename*=UTF-8''{}", utf8_percent_encode(name, RESERVED)));
     }
     header
 }

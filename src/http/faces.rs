@@ -12,6 +12,7 @@ pub mod mcp;
 pub(super) mod openai;
 pub mod responses;
 pub mod socket;
+mod sse;
 mod text;
 mod transcript;
 pub mod ui_stream;

@@ -4,7 +4,7 @@ use super::body;
 use super::forwarded::ForwardedMessage;
 use super::gateway::Gateway;
 use super::idempotency::{self, IdempotencyClaim};
-use super::owner::check_agent;
+use super::owner::{check_agent, session_id};
 use super::pattern::Params;
 use super::request::Request;
 use crate::types::{GeneratedId, Principal, Problem, RequestId, SessionId, TenantId};
@@ -118,8 +118,7 @@ fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -
     let chosen: Chosen = body::json_or_empty(request)?;
     check_agent(&gateway.config, chosen.agent.as_deref(), "/")?;
     match (chosen.id, idempotency::key(request)?) {
-        (Some(id), _) => SessionId::parse(&id)
-            .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")),
+        (Some(id), _) => session_id(&id, "/id"),
         (None, Some(key)) => {
             let name = json!(["session", principal.tenant, principal.user, key]).to_string();
             Ok(SessionId::derive(&name))

@@ -12,6 +12,7 @@ use crate::memory::Memories;
 use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
 };
+use crate::standard::DEFAULT_AGENT;
 use crate::types::{
     AgentId, ErrorCode, GeneratedId, Mode, MoveId, Principal, Problem, Quota, RequestId, TenantId,
     TenantLimits,
@@ -44,6 +45,13 @@ pub struct GatewayConfig {
     pub limits: TenantLimits,
     /// The malformed settings, which have their defaults.
     pub malformed: Vec<MalformedSetting>,
+}
+
+impl GatewayConfig {
+    /// Returns the agents of the deployment.
+    pub fn all_agents(&self) -> impl Iterator<Item = AgentId> {
+        std::iter::once(DEFAULT_AGENT.into()).chain(self.agents.iter().cloned())
+    }
 }
 
 /// A malformed setting, without its value, which may be a secret.

@@ -5,7 +5,6 @@ use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
 use crate::ports::directory::SessionEntry;
-use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp, UserId};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -66,10 +65,9 @@ fn model_entries(call: &TenantCall<'_>) -> impl Iterator<Item = Value> {
     let (config, limits) = (&call.gateway.config, &call.caller.policy.limits);
     let entry =
         |id: &str, owner: &str| json!({ "id": id, "object": "model", "created": 0, "owned_by": owner });
-    let agents = std::iter::once(DEFAULT_AGENT).chain(config.agents.iter().map(|agent| &**agent));
     let models = config.models.iter().filter(|id| limits.allow_model(id));
     let models = models.map(move |id| entry(id, id.split('/').next().unwrap_or_default()));
-    agents.map(move |agent| entry(agent, "edge-harness")).chain(models)
+    config.all_agents().map(move |agent| entry(&agent, "edge-harness")).chain(models)
 }
 
 /// Returns an entry with the parent of a subagent's session.

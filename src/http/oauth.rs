@@ -4,7 +4,6 @@
 //! `/mcp?tenant=acme`. Without a name, the only tenant of the deployment is meant.
 
 use super::gateway::{Gateway, GatewayCall};
-use super::loopback::is_loopback;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response, ResponseExt};
 use crate::types::{ErrorCode, Problem, TenantId};
@@ -23,7 +22,7 @@ pub(super) async fn metadata(call: &GatewayCall<'_>) -> Result<Response, Problem
     let request = call.request;
     let resource = request.uri().path().strip_prefix(METADATA).unwrap_or_default();
     let mut metadata = json!({
-        "resource": format!("{}{resource}{}", origin(request), tenant_query(request)),
+        "resource": format!("{}{resource}{}", request.origin(), tenant_query(request)),
         "resource_name": "edge-harness",
         "scopes_supported": ["read", "chat", "approve"],
         "bearer_methods_supported": ["header"],
@@ -36,16 +35,8 @@ pub(super) async fn metadata(call: &GatewayCall<'_>) -> Result<Response, Problem
 
 /// Returns the header `www-authenticate` of a refused request, which names the metadata.
 pub(super) fn challenge(request: &Request) -> String {
-    let at = format!("{}{METADATA}{}{}", origin(request), request.uri().path(), tenant_query(request));
+    let at = format!("{}{METADATA}{}{}", request.origin(), request.uri().path(), tenant_query(request));
     format!("Bearer realm=\"edge-harness\", resource_metadata=\"{at}\", scope=\"chat\"")
-}
-
-/// Returns the origin of the server as its client names it. Only this machine is reached over HTTP.
-fn origin(request: &Request) -> String {
-    let host = request.header("host").unwrap_or_default();
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-    let host = if host.chars().all(is_host) { host } else { "" };
-    format!("{}://{host}", if is_loopback(host) { "http" } else { "https" })
 }
 
 fn tenant(request: &Request) -> Option<TenantId> {

@@ -3,10 +3,13 @@
 use super::gateway::{GatewayConfig, TenantCall};
 use super::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, ErrorCode, FieldError, Owner, Principal, Problem, UserId};
+use crate::types::{AgentId, ErrorCode, FieldError, Owner, Principal, Problem, SessionId, UserId};
 
 /// The user of a request that names none.
 pub const DEFAULT_USER: &str = "default";
+
+/// What an id consists of, for the errors about malformed ones.
+pub const ID_FORM: &str = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
 
 /// Returns the owner of the given user and agent, which were named in the query (`at` is `?`) or in the body
 /// (`at` is `/`).
@@ -30,9 +33,16 @@ pub fn owner(
 /// # Errors
 /// `validation_failed` at `{at}agent` for an invalid id.
 pub fn agent_of(named: Option<&str>, at: &str) -> Result<AgentId, Problem> {
-    let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
     AgentId::parse(named.unwrap_or(DEFAULT_AGENT))
-        .ok_or_else(|| Problem::field(format!("{at}agent"), expected))
+        .ok_or_else(|| Problem::field(format!("{at}agent"), ID_FORM))
+}
+
+/// Reads the id of a session that a client has chosen.
+///
+/// # Errors
+/// `validation_failed` at `pointer` for an invalid id.
+pub fn session_id(id: &str, pointer: &str) -> Result<SessionId, Problem> {
+    SessionId::parse(id).ok_or_else(|| Problem::field(pointer, ID_FORM))
 }
 
 /// Checks that the agent that a request names exists, before anything is stored for it.
@@ -41,7 +51,7 @@ pub fn agent_of(named: Option<&str>, at: &str) -> Result<AgentId, Problem> {
 /// `unknown_agent` at `{at}agent`, and as for [`agent_of`].
 pub fn check_agent(config: &GatewayConfig, named: Option<&str>, at: &str) -> Result<(), Problem> {
     let agent = agent_of(named, at)?;
-    if &*agent == DEFAULT_AGENT || config.agents.contains(&agent) {
+    if config.all_agents().any(|known| known == agent) {
         return Ok(());
     }
     let detail = format!("this deployment has no agent {:?}", &*agent);

@@ -19,8 +19,7 @@ pub trait RequestExt {
     /// Returns the first query parameter of that name, decoded.
     fn query(&self, name: &str) -> Option<String>;
 
-    /// Returns the scheme and host under which the client reached the server, without a slash at the end. Only this machine
-    /// is reached without TLS.
+    /// Returns the origin of the server as its client names it. Only this machine is reached without TLS.
     fn origin(&self) -> String;
 
     /// Returns whether the `accept` header names `media_type` and does not weight `other` higher (RFC 9110,
@@ -40,7 +39,8 @@ impl<B> RequestExt for http::Request<B> {
     }
 
     fn origin(&self) -> String {
-        let host = self.header("host").unwrap_or("localhost");
+        let is_host = |host: &&str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
+        let host = self.header("host").filter(is_host).unwrap_or_default();
         format!("{}://{host}", if is_loopback(host) { "http" } else { "https" })
     }
 

@@ -6,6 +6,7 @@ use crate::types::Problem;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+use serde_json::Value;
 
 /// A response.
 pub type Response = http::Response<Body>;
@@ -70,6 +71,17 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Prob
 /// `internal` when it cannot be serialized.
 pub fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value).map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// Builds the response for a problem in the form of another protocol, with the headers of its own form.
+pub fn problem_as(given: &Problem, request_id: &str, status: StatusCode, body: &Value) -> Response {
+    let mut response = bytes(status, "application/json", body.to_string());
+    for (name, value) in problem(given, request_id).headers() {
+        if *name != header::CONTENT_TYPE {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    response
 }
 
 /// Builds the response for a problem (RFC 9457).

@@ -5,6 +5,7 @@ use super::gateway::{Gateway, GatewayCall};
 use super::jwk::{Jwk, KeyError};
 use super::jwks::{encryption_context, stored_set};
 use super::loopback::is_loopback;
+use super::owner::ID_FORM;
 use super::response::{self, Response};
 use super::{
     audit, body, erasure, page,
@@ -83,8 +84,7 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let gateway = call.gateway;
     let new: NewTenant = body::json_or_empty(call.request)?;
     let id = match new.id {
-        Some(id) => TenantId::parse(&id)
-            .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"))?,
+        Some(id) => TenantId::parse(&id).ok_or_else(|| Problem::field("/id", ID_FORM))?,
         None => gateway.make_id(),
     };
     let name = new.name.unwrap_or_else(|| id.to_string());

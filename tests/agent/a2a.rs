@@ -116,6 +116,11 @@ fn a_message_is_a_task_whose_artifacts_are_the_messages_of_the_assistant() {
     );
     let none = ask(&stage, "ListTasks", &json!({"contextId": "s", "status": "TASK_STATE_FAILED"}));
     assert_eq!(none["result"]["tasks"], json!([]));
+    // A page covers turns, and not tasks that the filter finds: so no request reads the whole log.
+    let failed = json!({"contextId": "s", "status": "TASK_STATE_FAILED", "pageSize": 1});
+    let none = ask(&stage, "ListTasks", &failed);
+    assert_eq!(none["result"]["tasks"], json!([]));
+    assert_eq!(none["result"]["nextPageToken"], list["result"]["nextPageToken"]);
 }
 
 #[test]

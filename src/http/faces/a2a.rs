@@ -12,7 +12,7 @@ use self::message::SendParams;
 use self::rpc::{Asked, Fault, Method, no_push_notifications};
 use self::task::{State, Task, TaskId};
 use self::writer::Writer;
-use super::exchange::{Exchange, waits};
+use super::exchange::{Exchange, renamed, waits_of};
 use super::transcript::Transcript;
 use crate::agent::SessionHost;
 use crate::http::face::{Face, Target};
@@ -38,8 +38,10 @@ use std::rc::{Rc, Weak};
 /// The face.
 pub static FACE: Face = Face { target, problem: rpc::problem };
 
-/// Default and maximum number of tasks of a page.
+/// Default and maximum number of the turns that a page of tasks covers.
 const PAGE: (usize, usize) = (50, 100);
+/// A page ends with the task that exceeds this size, in bytes (4 MiB).
+const PAGE_BYTES: usize = 4 << 20;
 
 /// The parameters of a request about one task.
 #[derive(Deserialize)]
@@ -80,7 +82,13 @@ fn target(request: &Request, params: &Params) -> Result<Target, Problem> {
 
 fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
     let found = match asked.method {
-        Method::Send | Method::Stream => asked.params::<SendParams>()?.message.session(),
+        Method::Send | Method::Stream => {
+            let SendParams { message, configuration } = asked.params()?;
+            if configuration.task_push_notification_config.is_some() {
+                return Err(no_push_notifications(&asked.id));
+            }
+            message.session()
+        }
         Method::Get | Method::Cancel | Method::Subscribe => {
             TaskId::parse(&asked.params::<OneTask>()?.id).map(|id| Some(id.session))
         }
@@ -95,14 +103,7 @@ fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
 
 /// Answers requests that no session can serve.
 pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
-    let checked = Asked::read(call.request).and_then(|asked| {
-        session_of(&asked)?;
-        let is_send = matches!(asked.method, Method::Send | Method::Stream);
-        if is_send && asked.params::<SendParams>()?.configuration.task_push_notification_config.is_some() {
-            return Err(no_push_notifications(&asked.id));
-        }
-        Ok(())
-    });
+    let checked = Asked::read(call.request).and_then(|asked| session_of(&asked));
     Ok(checked.err().map(|fault| fault.respond(call.request_id)))
 }
 
@@ -176,14 +177,10 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
         }
     };
     let format = Format {
-        asked: Rc::clone(asked),
-        session: call.session_id.clone(),
-        host: Rc::downgrade(call.host),
-        asked_at: call.host.now(),
         streams: asked.method == Method::Stream,
         returns_at_once: configuration.return_immediately,
         history: configuration.history_length,
-        waits: 0,
+        ..Format::new(call, asked)
     };
     let (new, body) = message.read(pending.as_deref()).map_err(fault)?;
     let agent = Some(call.params.get("agent")).filter(|agent| !agent.is_empty()).map(str::to_owned);
@@ -196,23 +193,19 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
 }
 
 /// Names the fields of a native message as the request names them.
-fn with_own_names(mut problem: Problem) -> Problem {
-    for error in &mut problem.errors {
-        if ["/content", "/parts"].iter().any(|own| error.pointer.starts_with(own)) {
-            error.pointer = "/params/message/parts".to_owned();
-        }
-    }
-    problem
+fn with_own_names(problem: Problem) -> Problem {
+    renamed(problem, &[("/content", "/params/message/parts"), ("/parts", "/params/message/parts")])
 }
 
 /// Aborts the turn of a task, or removes it from the queue.
 async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
     let session = call.session()?;
-    if session.is_current_turn(&id.turn) {
-        turns::abort(call).await?;
+    let has_begun = session.is_current_turn(&id.turn);
+    turns::end(call.host, &id.turn).await?;
+    if has_begun {
         return Task::read(session, id);
     }
-    call.host.remove_queued(session, &id.turn)?;
+    // Nothing is left of a turn that has not begun.
     let mut task = Task::new(id.clone(), call.host.now());
     task.state = State::Canceled;
     Ok(task)
@@ -221,20 +214,12 @@ async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
 /// Follows a task from its start.
 async fn subscribe(call: &Call<'_>, id: &TaskId, asked: &Rc<Asked>) -> Result<Response, Problem> {
     let session = call.session()?;
-    let format = Format {
-        asked: Rc::clone(asked),
-        session: call.session_id.clone(),
-        host: Rc::downgrade(call.host),
-        asked_at: call.host.now(),
-        streams: true,
-        returns_at_once: false,
-        history: None,
-        waits: if session.is_current_turn(&id.turn) { waits(session)? } else { 0 },
-    };
+    let format = Format { streams: true, waits: waits_of(session, &id.turn)?, ..Format::new(call, asked) };
     TurnSubscription::replay(call, session, &id.turn, Rc::new(format))?.respond(session).await
 }
 
-/// Returns a page of the tasks of a context, newest first.
+/// Returns a page of the tasks of a context, newest first. A page covers a number of turns, of which the filters may leave
+/// fewer tasks.
 fn list(call: &Call<'_>, params: ListParams) -> Result<Value, Problem> {
     let size = match params.page_size.unwrap_or(PAGE.0) {
         size if (1..=PAGE.1).contains(&size) => size,
@@ -254,19 +239,21 @@ fn list(call: &Call<'_>, params: ListParams) -> Result<Value, Problem> {
     let session = call.session()?;
     let started = Select { before, kinds: &["turn.started"], newest_first: true, ..Select::default() };
     let (mut tasks, mut next) = (Vec::new(), String::new());
-    let mut last = 0;
+    let (mut turns, mut bytes, mut last) = (0, 0, 0);
     for record in session.records(started) {
         let record = record?;
         let Some(turn) = record.turn else { continue };
-        if tasks.len() == size {
+        if turns == size || bytes > PAGE_BYTES {
             next = u64::to_string(&last);
             break;
         }
-        last = record.seq;
+        (turns, last) = (turns + 1, record.seq);
         let task = Task::read(session, &TaskId { turn, session: call.session_id.clone() })?;
         let is_asked = ["", "TASK_STATE_UNSPECIFIED", task.state.name()].contains(&params.status.as_str());
         if is_asked && task.at >= since {
-            tasks.push(task.view(params.history_length, params.include_artifacts));
+            let view = task.view(params.history_length, params.include_artifacts);
+            bytes += view.to_string().len();
+            tasks.push(view);
         }
     }
     let total = session.state().activity.totals.turns;
@@ -287,6 +274,19 @@ struct Format {
 }
 
 impl Format {
+    fn new(call: &Call<'_>, asked: &Rc<Asked>) -> Self {
+        Self {
+            asked: Rc::clone(asked),
+            session: call.session_id.clone(),
+            host: Rc::downgrade(call.host),
+            asked_at: call.host.now(),
+            streams: false,
+            returns_at_once: false,
+            history: None,
+            waits: 0,
+        }
+    }
+
     fn writer(&self, turn: &TurnId) -> Writer {
         let id = TaskId { turn: turn.clone(), session: self.session.clone() };
         Writer::new(Rc::clone(&self.asked), Task::new(id, self.asked_at))

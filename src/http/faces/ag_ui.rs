@@ -9,6 +9,7 @@ use super::exchange::{Exchange, waits};
 use crate::agent::SessionHost;
 use crate::http::body;
 use crate::http::face::{Face, Target};
+use crate::http::owner::session_id;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response};
@@ -19,7 +20,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Projection},
 };
-use crate::types::{Part, Problem, Role, SessionId, SessionStatus, TurnId};
+use crate::types::{Part, Problem, Role, SessionStatus, TurnId};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -35,9 +36,8 @@ pub static FACE: Face = Face { target, problem: response::problem };
 
 fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let input: RunInput = body::json(request)?;
-    let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
-    let session = SessionId::parse(&input.thread_id).ok_or_else(|| Problem::field("/threadId", expected))?;
-    Ok(Target { session: Some(session), agent: input.agent(), user: input.user(), controls: false })
+    let session = session_id(&input.thread_id, "/threadId")?;
+    Ok(Target { session: Some(session), agent: input.agent(), user: input.user(), ..Target::default() })
 }
 
 /// How a run is written.

@@ -9,12 +9,14 @@ mod request;
 
 use self::request::ChatRequest;
 use super::{
-    exchange::Exchange,
+    exchange::{Exchange, named, renamed},
     openai::{self, messages::Conversation},
+    sse,
     text::TextOut,
 };
 use crate::http::body;
 use crate::http::face::{Face, Target};
+use crate::http::owner::session_id;
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response};
@@ -51,14 +53,11 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let chat: ChatRequest = body::json(request)?;
     let chosen = chosen_session(request, &chat);
     let session = match (chosen.as_deref(), chat.answered_call().and_then(|id| id.rsplit_once('.'))) {
-        (Some(id), _) | (None, Some((_, id))) => {
-            let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
-            Some(SessionId::parse(id).ok_or_else(|| Problem::field("/metadata/session_id", expected))?)
-        }
+        (Some(id), _) | (None, Some((_, id))) => Some(session_id(id, "/metadata/session_id")?),
         (None, None) => None,
     };
     let agent = chat.agent_and_model().0.map(str::to_owned);
-    Ok(Target { session, agent, user: chat.user, controls: false })
+    Ok(Target { session, agent, user: chat.user, ..Target::default() })
 }
 
 /// `POST /v1/chat/completions`.
@@ -85,7 +84,7 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// Names the fields of a native message as the request names them.
 fn with_own_names(problem: Problem) -> Problem {
-    openai::renamed(
+    renamed(
         problem,
         &[
             ("/client_tools", "/tools"),
@@ -215,8 +214,7 @@ impl Choice {
         let (own, others): (Vec<_>, Vec<_>) =
             pending.iter().partition(|call| call.kind == WaitKind::External);
         if own.is_empty() {
-            let names = others.iter().map(|call| format!("{} (call {})", call.name, call.call_id));
-            let names = names.collect::<Vec<_>>().join(", ");
+            let names = named(others);
             let notice = self.text.add(&format!("[This turn waits for a decision or an answer: {names}.]"));
             self.say("content", &notice, out);
             return self.finish(json!({}), "stop", out);
@@ -240,7 +238,7 @@ impl Choice {
     fn fail(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
         let (status, body) = openai::failed_turn(end.error.as_ref());
         match self.streams {
-            true => frame(&body, out),
+            true => sse::write(&body, out),
             false => self.written.borrow_mut().end = Some((status, body)),
         }
     }
@@ -254,7 +252,7 @@ impl Choice {
                 let mut chunk = self.head.clone();
                 chunk["choices"] = json!([]);
                 chunk["usage"] = usage;
-                frame(&chunk, out);
+                sse::write(&chunk, out);
             }
             out.extend_from_slice(b"data: [DONE]\n\n");
             return;
@@ -280,15 +278,8 @@ impl Choice {
         }
         let mut chunk = self.head.clone();
         chunk["choices"] = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]);
-        frame(&chunk, out);
+        sse::write(&chunk, out);
     }
-}
-
-/// Appends an event of the stream.
-fn frame(data: &Value, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"data: ");
-    out.extend_from_slice(data.to_string().as_bytes());
-    out.extend_from_slice(b"\n\n");
 }
 
 fn finish_reason(reason: StopReason) -> &'static str {

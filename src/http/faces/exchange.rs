@@ -9,10 +9,13 @@ use crate::http::session::subscription::{ResponseMode, TurnFormat};
 use crate::http::session::{checks, decisions, turns};
 use crate::ports::session_store::Select;
 use crate::session::{Session, artifacts::Content as Attachment};
-use crate::types::{CallId, Decision, Problem, TurnId};
+use crate::types::{CallId, Decision, FieldError, Pending, Problem, TurnId};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use std::rc::Rc;
+
+/// The answer to a question that the user dismissed.
+pub(super) const NO_ANSWER: &str = "The user did not answer.";
 
 /// The new messages of a request.
 pub(super) enum New {
@@ -165,4 +168,21 @@ pub(super) fn attachment(url: &str, name: Option<String>) -> Option<Attachment> 
     let mime_type = kind.strip_suffix(";base64")?;
     let bytes = STANDARD.decode(data).ok().filter(|bytes| !bytes.is_empty())?;
     Some(Attachment { bytes: bytes.into(), mime_type: mime_type.to_owned(), name })
+}
+
+/// Replaces the starts of the pointers of a problem.
+pub(super) fn renamed(mut problem: Problem, names: &[(&str, &str)]) -> Problem {
+    for FieldError { pointer, .. } in &mut problem.errors {
+        let rest = names.iter().find_map(|(native, own)| Some((own, pointer.strip_prefix(native)?)));
+        if let Some((own, rest)) = rest {
+            *pointer = format!("{own}{rest}");
+        }
+    }
+    problem
+}
+
+/// Names calls that wait, for a text that a person or a model reads.
+pub(super) fn named<'a>(pending: impl IntoIterator<Item = &'a Pending>) -> String {
+    let names = pending.into_iter().map(|call| format!("{} (call {})", call.name, call.call_id));
+    names.collect::<Vec<_>>().join(", ")
 }

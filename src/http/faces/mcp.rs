@@ -47,10 +47,7 @@ const INSTRUCTIONS: &str = "Ask an agent with ask_agent. It works by itself, and
 
 /// `POST /mcp`: handles a message in the gateway; `None` for one that concerns a turn.
 pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
-    if cors::is_foreign(&call.gateway.config.origins, call.request) {
-        let detail = "this page's origin is neither the server's own nor in CORS_ORIGINS";
-        return Err(Problem::new(ErrorCode::ForbiddenOrigin, detail));
-    }
+    cors::check_origin(&call.gateway.config.origins, call.request)?;
     let asked = match message::read(call.request) {
         Ok(ClientMessage::Asked(asked)) => asked,
         Ok(ClientMessage::Notice(notice)) => return accepted(call, cancels(&notice).is_some()),

@@ -3,7 +3,7 @@
 pub(super) mod messages;
 
 use crate::http::response::{self, Response, ResponseExt};
-use crate::types::{ErrorCode, FieldError, Problem, TurnError};
+use crate::types::{ErrorCode, Problem, TurnError};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -19,7 +19,6 @@ pub fn problem(problem: &Problem, request_id: &str) -> Response {
         422 => StatusCode::BAD_REQUEST,
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
     };
-    let native = response::problem(problem, request_id);
     let code = match problem.code {
         ErrorCode::Unauthenticated => "invalid_api_key",
         ErrorCode::UnknownAgent => "model_not_found",
@@ -32,12 +31,7 @@ pub fn problem(problem: &Problem, request_id: &str) -> Response {
     let message =
         first.map_or_else(|| problem.detail.clone(), |error| format!("{}: {}", error.pointer, error.detail));
     let body = error(status, &message, param.as_deref(), code);
-    let mut response = response::bytes(status, "application/json", body.to_string());
-    for (name, value) in native.headers() {
-        if *name != http::header::CONTENT_TYPE {
-            response.headers_mut().insert(name.clone(), value.clone());
-        }
-    }
+    let response = response::problem_as(problem, request_id, status, &body);
     // The clients repeat a request after these statuses, although a repetition cannot succeed.
     let is_final = problem.code == ErrorCode::QuotaExceeded || status == StatusCode::CONFLICT;
     if is_final { response.with("x-should-retry", "false") } else { response }
@@ -52,17 +46,6 @@ pub(super) fn failed_turn(failure: Option<&TurnError>) -> (StatusCode, Value) {
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, error(status, message, None, code))
-}
-
-/// Replaces the starts of the pointers of a problem.
-pub(super) fn renamed(mut problem: Problem, names: &[(&str, &str)]) -> Problem {
-    for FieldError { pointer, .. } in &mut problem.errors {
-        let rest = names.iter().find_map(|(native, own)| Some((own, pointer.strip_prefix(native)?)));
-        if let Some((own, rest)) = rest {
-            *pointer = format!("{own}{rest}");
-        }
-    }
-    problem
 }
 
 fn error(status: StatusCode, message: &str, param: Option<&str>, code: &str) -> Value {

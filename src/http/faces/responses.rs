@@ -13,7 +13,7 @@ use self::id::ResponseId;
 use self::request::{ResponseRequest, defaults};
 pub use self::socket::ResponsesSocket;
 use self::writer::{Writer, Written};
-use super::exchange::{Exchange, New, waits};
+use super::exchange::{Exchange, New, renamed, waits};
 use super::openai::{self, messages::Conversation};
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -46,7 +46,7 @@ fn of_body(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let asked: ResponseRequest = body::json(request)?;
     let session = asked.session()?.or_else(|| asked.waiting_session());
     let agent = openai::agent_and_model(&asked.model).0.map(str::to_owned);
-    Ok(Target { session, agent, user: asked.user, controls: false })
+    Ok(Target { session, agent, user: asked.user, ..Target::default() })
 }
 
 fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {
@@ -168,7 +168,7 @@ fn check_newest(session: Option<&Session>, previous: &ResponseId) -> Result<(), 
 
 /// Names the fields of a native message as the request names them.
 fn with_own_names(problem: Problem) -> Problem {
-    openai::renamed(
+    renamed(
         problem,
         &[
             ("/client_tools", "/tools"),
@@ -229,11 +229,7 @@ pub async fn cancel(call: &Call<'_>) -> Result<Response, Problem> {
     let id = ResponseId::parse(call.params.get("response"))?;
     let session = call.session()?;
     whole(call, session, &id)?;
-    if session.is_current_turn(&id.turn) {
-        turns::abort(call).await?;
-    } else {
-        call.host.remove_queued(session, &id.turn)?;
-    }
+    turns::end(call.host, &id.turn).await?;
     response::json(StatusCode::OK, &whole(call, session, &id)?)
 }
 

@@ -11,6 +11,7 @@ use self::writer::Writer;
 use super::exchange::{Exchange, New, waits};
 use crate::http::body;
 use crate::http::face::{Face, Target};
+use crate::http::owner::session_id;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response, ResponseExt};
@@ -36,9 +37,7 @@ pub static ONE: Face = Face { target: of_path, problem: response::problem };
 
 fn of_body(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let ChatRequest { id, agent, user, .. } = body::json(request)?;
-    let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
-    let session = SessionId::parse(&id).ok_or_else(|| Problem::field("/id", expected))?;
-    Ok(Target { session: Some(session), agent, user, controls: false })
+    Ok(Target { session: Some(session_id(&id, "/id")?), agent, user, ..Target::default() })
 }
 
 fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {

@@ -21,7 +21,7 @@ pub async fn of_deployment(call: &GatewayCall<'_>) -> Result<Response, Problem> 
 /// `GET /a2a/{agent}/.well-known/agent-card.json`.
 pub async fn of_agent(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let agent = call.params.get("agent");
-    if agent != DEFAULT_AGENT && !call.gateway.config.agents.iter().any(|known| **known == *agent) {
+    if !call.gateway.config.all_agents().any(|known| *known == *agent) {
         return Err(Problem::not_found("agent"));
     }
     respond(call, agent, &format!("/a2a/{agent}"))

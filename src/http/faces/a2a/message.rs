@@ -3,6 +3,7 @@
 use super::super::exchange::{CallResult, Given, New};
 use super::task::TaskId;
 use crate::agent::host::suspensions::CallAnswer;
+use crate::http::owner::session_id;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
 use crate::types::{Pending, Problem, SessionId, WaitKind};
@@ -75,11 +76,7 @@ impl Message {
     pub fn session(&self) -> Result<Option<SessionId>, Problem> {
         let named = match self.context_id.as_str() {
             "" => None,
-            id => {
-                let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
-                let parsed = SessionId::parse(id);
-                Some(parsed.ok_or_else(|| Problem::field("/params/message/contextId", expected))?)
-            }
+            id => Some(session_id(id, "/params/message/contextId")?),
         };
         match (self.task()?.map(|task| task.session), named) {
             (Some(of_task), Some(named)) if of_task != named => {
@@ -92,7 +89,7 @@ impl Message {
     /// Returns what is new: a message, or what the client says to the calls of a task that waits.
     ///
     /// # Errors
-    /// `validation_failed` for malformed parts, or if they do not say what is meant for which call.
+    /// `validation_failed` for malformed parts, or if several calls wait and no part names one.
     pub fn read(self, pending: Option<&[Pending]>) -> Result<(New, MessageBody), Problem> {
         if let Some(pending) = pending {
             return Ok((New::Results(self.results(pending)?), MessageBody::default()));

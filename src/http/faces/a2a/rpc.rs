@@ -4,7 +4,7 @@ use crate::http::body;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response};
 use crate::types::{ErrorCode, Problem, json::from_value};
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -146,19 +146,17 @@ impl Fault {
             "domain": "a2a-protocol.org", "metadata": metadata,
         });
         let error = json!({"code": self.code, "message": self.message, "data": [info]});
-        let body = json!({"jsonrpc": "2.0", "id": self.id, "error": error}).to_string();
-        let native = self.cause.map(|problem| response::problem(&problem, request_id));
-        let status = match &native {
-            Some(native) if self.code == -32603 => native.status(),
+        let body = json!({"jsonrpc": "2.0", "id": self.id, "error": error});
+        let Some(problem) = self.cause else {
+            return response::bytes(StatusCode::OK, "application/json", body.to_string());
+        };
+        let status = match self.code {
+            -32603 => {
+                StatusCode::from_u16(problem.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
             _ => StatusCode::OK,
         };
-        let mut response = response::bytes(status, "application/json", body);
-        for (name, value) in native.iter().flat_map(|native| native.headers()) {
-            if *name != header::CONTENT_TYPE {
-                response.headers_mut().insert(name.clone(), value.clone());
-            }
-        }
-        response
+        response::problem_as(&problem, request_id, status, &body)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A turn as a task.
 
+use super::super::exchange::named;
 use crate::ports::session_store::PAGE_RECORDS;
 use crate::session::{Session, frame::Event};
 use crate::types::{
@@ -7,7 +8,10 @@ use crate::types::{
     TurnEnd, TurnId, TurnStatus,
 };
 use serde_json::{Value, json};
-use std::fmt;
+use std::{collections::VecDeque, fmt};
+
+/// Most text of the artifacts of a task, in bytes (4 MiB). The messages of the session have all of it.
+const MAX_TEXT: usize = 4 << 20;
 
 /// The id of a task: `TURN.SESSION`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +80,8 @@ pub(super) struct Task {
     said: Option<Value>,
     /// The message of the user.
     asked: Option<Value>,
-    /// The completed messages of the assistant.
-    artifacts: Vec<(MessageId, String)>,
+    /// The completed messages of the assistant: the newest, up to [`MAX_TEXT`].
+    artifacts: VecDeque<(MessageId, String)>,
     /// The message that is being written.
     open: Option<MessageId>,
     stop_reason: Option<StopReason>,
@@ -103,7 +107,7 @@ impl Task {
             at,
             said: None,
             asked: None,
-            artifacts: Vec::new(),
+            artifacts: VecDeque::new(),
             open: None,
             stop_reason: None,
         }
@@ -150,7 +154,8 @@ impl Task {
                 self.open = None;
                 let text = message.text();
                 if !text.is_empty() {
-                    self.artifacts.push((message.id.clone(), text));
+                    self.artifacts.push_back((message.id.clone(), text));
+                    self.drop_oldest();
                 }
                 return None;
             }
@@ -181,6 +186,17 @@ impl Task {
         let is_new = self.state != state;
         (self.state, self.at) = (state, record.at);
         is_new.then_some(Change::State)
+    }
+
+    /// Bounds the text that a task holds in memory.
+    fn drop_oldest(&mut self) {
+        let mut length: usize = self.artifacts.iter().map(|(_, text)| text.len()).sum();
+        while length > MAX_TEXT
+            && self.artifacts.len() > 1
+            && let Some((_, text)) = self.artifacts.pop_front()
+        {
+            length -= text.len();
+        }
     }
 
     fn end(&mut self, end: &TurnEnd) -> State {
@@ -247,9 +263,7 @@ fn parts(message: &Message) -> Vec<Value> {
 
 /// Returns what the agent asks of the user, as text and as data.
 fn asks(pending: &[Pending]) -> Vec<Value> {
-    let names = pending.iter().map(|call| format!("{} (call {})", call.name, call.call_id));
-    let text =
-        format!("The task waits for a decision or an answer: {}.", names.collect::<Vec<_>>().join(", "));
+    let text = format!("The task waits for a decision or an answer: {}.", named(pending));
     let calls = pending.iter().map(|call| {
         json!({
             "callId": call.call_id, "kind": call.kind, "tool": call.name, "args": call.args, "payload": call.payload,

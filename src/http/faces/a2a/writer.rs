@@ -1,5 +1,6 @@
 //! Writes a task as it changes: its events.
 
+use super::super::sse;
 use super::rpc::Asked;
 use super::task::{Change, State, Task, TaskId, artifact};
 use crate::session::{
@@ -31,9 +32,7 @@ impl Writer {
     }
 
     fn send(&self, result: &Value, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"data: ");
-        out.extend_from_slice(self.asked.result(result).to_string().as_bytes());
-        out.extend_from_slice(b"\n\n");
+        sse::write(&self.asked.result(result), out);
     }
 }
 

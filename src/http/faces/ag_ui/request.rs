@@ -1,15 +1,12 @@
 //! The input of an AG-UI run. Unknown fields are ignored.
 
-use super::super::exchange::{CallResult, Given, New, attachment};
+use super::super::exchange::{CallResult, Given, NO_ANSWER, New, attachment};
 use super::super::transcript::Transcript;
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
 use crate::types::{Category, Effect, Pending, Problem, WaitKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-/// The answer to a question that the user dismissed.
-const NO_ANSWER: &str = "The user did not answer.";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,5 +1,6 @@
 //! Writes a turn as a run: its events.
 
+use super::super::sse;
 use crate::session::{
     frame::{Event, Frame},
     hub::Projection,
@@ -66,44 +67,44 @@ impl Writer {
         let started = json!({
             "type": "RUN_STARTED", "threadId": self.thread, "runId": self.run, "protocolVersion": "1.0",
         });
-        event(&started, out);
+        sse::write(&started, out);
         if let Some(messages) = self.snapshot.take() {
-            event(&json!({"type": "MESSAGES_SNAPSHOT", "messages": messages}), out);
+            sse::write(&json!({"type": "MESSAGES_SNAPSHOT", "messages": messages}), out);
         }
         self.state = (self.read_state)();
         if !self.state.is_empty() {
-            event(&json!({"type": "STATE_SNAPSHOT", "snapshot": self.state}), out);
+            sse::write(&json!({"type": "STATE_SNAPSHOT", "snapshot": self.state}), out);
         }
     }
 
     fn text(&mut self, id: &MessageId, delta: &str, out: &mut Vec<u8>) {
         if !matches!(&self.open, Some(Open::Text(open)) if open == id) {
             self.close(out);
-            event(&json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}), out);
+            sse::write(&json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}), out);
             self.open = Some(Open::Text(id.clone()));
         }
-        event(&json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta}), out);
+        sse::write(&json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta}), out);
     }
 
     fn reasoning(&mut self, id: &MessageId, delta: &str, out: &mut Vec<u8>) {
         let message = format!("reasoning-{id}");
         if !matches!(&self.open, Some(Open::Reasoning(open)) if open == id) {
             self.close(out);
-            event(&json!({"type": "REASONING_START", "messageId": message}), out);
+            sse::write(&json!({"type": "REASONING_START", "messageId": message}), out);
             let start = json!({"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"});
-            event(&start, out);
+            sse::write(&start, out);
             self.open = Some(Open::Reasoning(id.clone()));
         }
-        event(&json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": message, "delta": delta}), out);
+        sse::write(&json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": message, "delta": delta}), out);
     }
 
     fn close(&mut self, out: &mut Vec<u8>) {
         match self.open.take() {
-            Some(Open::Text(id)) => event(&json!({"type": "TEXT_MESSAGE_END", "messageId": id}), out),
+            Some(Open::Text(id)) => sse::write(&json!({"type": "TEXT_MESSAGE_END", "messageId": id}), out),
             Some(Open::Reasoning(id)) => {
                 let message = format!("reasoning-{id}");
-                event(&json!({"type": "REASONING_MESSAGE_END", "messageId": message}), out);
-                event(&json!({"type": "REASONING_END", "messageId": message}), out);
+                sse::write(&json!({"type": "REASONING_MESSAGE_END", "messageId": message}), out);
+                sse::write(&json!({"type": "REASONING_END", "messageId": message}), out);
             }
             None => {}
         }
@@ -122,9 +123,9 @@ impl Writer {
         if let Some(parent) = parent {
             start["parentMessageId"] = json!(parent);
         }
-        event(&start, out);
-        event(&json!({"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": args.to_string()}), out);
-        event(&json!({"type": "TOOL_CALL_END", "toolCallId": call_id}), out);
+        sse::write(&start, out);
+        sse::write(&json!({"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": args.to_string()}), out);
+        sse::write(&json!({"type": "TOOL_CALL_END", "toolCallId": call_id}), out);
     }
 
     /// Sends what has changed in the state that the client has.
@@ -137,13 +138,13 @@ impl Writer {
         let set = set.map(|(key, value)| json!({"op": "add", "path": path(key), "value": value}));
         let delta: Vec<_> = gone.chain(set).collect();
         if !delta.is_empty() {
-            event(&json!({"type": "STATE_DELTA", "delta": delta}), out);
+            sse::write(&json!({"type": "STATE_DELTA", "delta": delta}), out);
         }
         self.state = now;
     }
 
     fn custom(name: &str, value: &Value, out: &mut Vec<u8>) {
-        event(&json!({"type": "CUSTOM", "name": name, "value": value}), out);
+        sse::write(&json!({"type": "CUSTOM", "name": name, "value": value}), out);
     }
 
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
@@ -166,7 +167,7 @@ impl Writer {
                 let error = end.error.as_ref();
                 let message = error.map_or("the turn failed", |error| error.message.as_str());
                 let code = error.map_or("internal", |error| error.code.as_str());
-                event(&json!({"type": "RUN_ERROR", "message": message, "code": code}), out);
+                sse::write(&json!({"type": "RUN_ERROR", "message": message, "code": code}), out);
                 self.has_ended = true;
             }
             StopReason::Canceled => self.finish(&json!({"type": "cancelled"}), out),
@@ -198,7 +199,7 @@ impl Writer {
         let finished = json!({
             "type": "RUN_FINISHED", "threadId": self.thread, "runId": self.run, "outcome": outcome, "usage": [usage],
         });
-        event(&finished, out);
+        sse::write(&finished, out);
         self.has_ended = true;
     }
 }
@@ -225,7 +226,7 @@ impl Projection for Writer {
                     "type": "TOOL_CALL_RESULT", "messageId": format!("result-{call_id}"), "toolCallId": call_id,
                     "content": outcome.model_text(), "role": "tool",
                 });
-                event(&result, out);
+                sse::write(&result, out);
             }
             EventKind::StateChanged { .. } => self.send_state(out),
             EventKind::TaskListUpdated { tasks } => Self::custom("task_list", &json!(tasks), out),
@@ -235,16 +236,19 @@ impl Projection for Writer {
                     "type": "SUBAGENT_STARTED", "subagentRunId": session, "name": agent, "description": task,
                     "parentToolCallId": call_id,
                 });
-                event(&started, out);
+                sse::write(&started, out);
             }
             EventKind::SubagentCompleted { session, status: TurnStatus::Completed, .. } => {
                 let outcome = json!({"type": "success"});
                 let done = json!({"type": "SUBAGENT_FINISHED", "subagentRunId": session, "outcome": outcome});
-                event(&done, out);
+                sse::write(&done, out);
             }
             EventKind::SubagentCompleted { session, status, .. } => {
                 let message = format!("the subagent ended as {}", json!(status).as_str().unwrap_or_default());
-                event(&json!({"type": "SUBAGENT_ERROR", "subagentRunId": session, "message": message}), out);
+                sse::write(
+                    &json!({"type": "SUBAGENT_ERROR", "subagentRunId": session, "message": message}),
+                    out,
+                );
             }
             EventKind::UsageUpdated { total, model, .. } => {
                 self.usage = *total;
@@ -279,10 +283,4 @@ fn interrupt(call: &Pending) -> Value {
         });
     }
     interrupt
-}
-
-fn event(event: &Value, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"data: ");
-    out.extend_from_slice(event.to_string().as_bytes());
-    out.extend_from_slice(b"\n\n");
 }

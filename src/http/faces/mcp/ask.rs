@@ -1,8 +1,7 @@
 //! The part of the protocol that runs in a session: a call that asks its agent, the client's answers to forms, and
 //! cancellation.
 
-use super::super::exchange::{Exchange, New, waits_of};
-use super::super::openai::renamed;
+use super::super::exchange::{Exchange, New, renamed, waits_of};
 use super::super::transcript::Transcript;
 use super::handshake::Handshake;
 use super::message::{Asked, Era, Notice, Reply};

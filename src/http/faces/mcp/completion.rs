@@ -4,7 +4,6 @@ use super::fault::Fault;
 use super::message::Asked;
 use super::resources::{self, TEMPLATE};
 use super::rpc::Failure;
-use super::tools;
 use crate::http::gateway::TenantCall;
 use crate::http::owner;
 use crate::standard::DEFAULT_AGENT;
@@ -22,7 +21,7 @@ pub(super) async fn complete(call: &TenantCall<'_>, asked: &Asked) -> Result<Val
     };
     let mut values: Vec<String> = match (of("ref", "uri"), argument) {
         (Some(TEMPLATE), "agent") => {
-            let agents = tools::agents(&call.gateway.config).map(|agent| agent.to_string());
+            let agents = call.gateway.config.all_agents().map(|agent| agent.to_string());
             agents.filter(|agent| agent.starts_with(value)).collect()
         }
         (Some(TEMPLATE), "path") => {

@@ -1,12 +1,10 @@
 //! Calls that wait for a person, as forms for the user of the client.
 
-use super::super::exchange::{CallResult, Given};
+use super::super::exchange::{CallResult, Given, NO_ANSWER};
 use crate::agent::host::suspensions::CallAnswer;
 use crate::types::{Decider, Pending, WaitKind};
 use serde_json::{Value, json};
 
-/// The answer to a question that the user dismissed.
-const NO_ANSWER: &str = "The user did not answer.";
 /// Maximum length of the arguments, the question or the plan in a form, in characters.
 const MAX_SHOWN: usize = 10_000;
 

@@ -72,7 +72,8 @@ impl Fault {
         Self { data: Some(data), ..Self::new(StatusCode::BAD_REQUEST, -32022, &message) }
     }
 
-    fn body(&self, id: Option<&Value>) -> Value {
+    /// Returns the message for the request with this id.
+    pub fn body(&self, id: Option<&Value>) -> Value {
         let mut error = json!({"code": self.code, "message": self.message});
         if let Some(data) = &self.data {
             error["data"] = data.clone();

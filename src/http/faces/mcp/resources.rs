@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use super::message::Asked;
 use super::rpc::{Failure, cached};
-use super::tools;
+use crate::http::disposition::RESERVED;
 use crate::http::gateway::TenantCall;
 use crate::http::owner;
 use crate::http::page;
@@ -13,6 +13,7 @@ use crate::ports::filesystem::{Entry, FileError};
 use crate::types::{AgentId, FilePath, PathPrefix, Problem};
 use crate::workspace::Workspace;
 use base64::{Engine, engine::general_purpose::STANDARD};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
 
 const SCHEME: &str = "workspace://";
@@ -31,7 +32,7 @@ pub(super) async fn list(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
             page::decode(cursor).ok_or_else(|| Fault::invalid_params("not a cursor of this list"))?
         }
     };
-    let agents: Vec<_> = tools::agents(&call.gateway.config).collect();
+    let agents: Vec<_> = call.gateway.config.all_agents().collect();
     let agent = agents.get(at).ok_or_else(|| Fault::invalid_params("not a cursor of this list"))?;
     let workspace = open(call, agent)?;
     let mut entries = workspace.list(&PathPrefix::default(), after.as_deref(), PAGE + 1).await?;
@@ -100,16 +101,9 @@ fn view(agent: &AgentId, entry: &Entry) -> Value {
 }
 
 fn uri(agent: &AgentId, path: &FilePath) -> String {
-    let parts: Vec<_> = std::iter::once(&**agent).chain(path.as_str().split('/')).map(encoded).collect();
-    format!("{SCHEME}{}", parts.join("/"))
-}
-
-/// Percent-encodes a segment of a URI (RFC 3986): everything but unreserved characters.
-fn encoded(segment: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let encode =
-        |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    segment.bytes().map(encode).collect()
+    let segments = std::iter::once(&**agent).chain(path.as_str().split('/'));
+    let encoded = segments.map(|segment| utf8_percent_encode(segment, RESERVED).to_string());
+    format!("{SCHEME}{}", encoded.collect::<Vec<_>>().join("/"))
 }
 
 fn parse(uri: &str) -> Option<(AgentId, FilePath)> {
@@ -118,7 +112,7 @@ fn parse(uri: &str) -> Option<(AgentId, FilePath)> {
 }
 
 fn decoded(text: &str) -> Option<String> {
-    percent_encoding::percent_decode_str(text).decode_utf8().ok().map(Into::into)
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::message::Asked;
 use crate::http::response::{self, Response};
 use crate::types::{Problem, RequestId};
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 /// The field of `_meta` that identifies the server.
@@ -35,13 +35,8 @@ pub fn problem(problem: &Problem, request_id: &str) -> Response {
 
 /// Writes a problem of the request with this id.
 pub(super) fn problem_of(problem: &Problem, request_id: &str, id: Option<&Value>) -> Response {
-    let mut response = Fault::of(problem, Some(request_id)).respond(id);
-    for (name, value) in response::problem(problem, request_id).headers() {
-        if *name != header::CONTENT_TYPE {
-            response.headers_mut().insert(name.clone(), value.clone());
-        }
-    }
-    response
+    let fault = Fault::of(problem, Some(request_id));
+    response::problem_as(problem, request_id, fault.status, &fault.body(id))
 }
 
 /// Builds the response to a request, with the result or why it has none.

@@ -5,6 +5,7 @@ use super::message::Asked;
 use super::rpc::{Failure, cached};
 use crate::http::gateway::{GatewayConfig, TenantCall};
 use crate::http::memory::{self, Search};
+use crate::http::owner::session_id;
 use crate::http::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, Problem, SessionId, json::from_value};
@@ -39,11 +40,7 @@ impl AskArgs {
     /// `validation_failed`.
     pub fn read(asked: &Asked) -> Result<(Self, Option<SessionId>), Problem> {
         let args: Self = read(asked)?;
-        let session = args.session.as_deref().map(|id| {
-            let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
-            SessionId::parse(id).ok_or_else(|| Problem::field("/session", expected))
-        });
-        let session = session.transpose()?;
+        let session = args.session.as_deref().map(|id| session_id(id, "/session")).transpose()?;
         Ok((args, session))
     }
 }
@@ -51,11 +48,6 @@ impl AskArgs {
 fn read<T: serde::de::DeserializeOwned>(asked: &Asked) -> Result<T, Problem> {
     let args = asked.params.get("arguments").cloned().unwrap_or_else(|| json!({}));
     from_value(args).map_err(|error| Problem::fields(vec![error]))
-}
-
-/// Returns the agents of the deployment.
-pub(super) fn agents(config: &GatewayConfig) -> impl Iterator<Item = AgentId> {
-    std::iter::once(DEFAULT_AGENT.into()).chain(config.agents.iter().cloned())
 }
 
 /// Returns the name of the tool that asks an agent.
@@ -88,7 +80,7 @@ pub(super) fn unknown(name: &str) -> Fault {
 
 /// `tools/list`.
 pub(super) fn list(config: &GatewayConfig, asked: &Asked) -> Value {
-    let mut tools: Vec<_> = agents(config).map(|agent| ask_tool(&agent)).collect();
+    let mut tools: Vec<_> = config.all_agents().map(|agent| ask_tool(&agent)).collect();
     tools.push(search_tool(config));
     cached(asked, LIST_TTL_MS, json!({ "tools": tools }))
 }
@@ -134,7 +126,7 @@ fn ask_tool(agent: &AgentId) -> Value {
 }
 
 fn search_tool(config: &GatewayConfig) -> Value {
-    let agents: Vec<_> = agents(config).collect();
+    let agents: Vec<_> = config.all_agents().collect();
     json!({
         "name": SEARCH,
         "title": "Search memory",

@@ -1,5 +1,7 @@
 //! Writes a turn as the response to a call: notifications of its progress, and its result.
 
+use super::super::exchange::named;
+use super::super::sse;
 use super::elicitation;
 use super::rpc::completed;
 use crate::session::{
@@ -68,9 +70,7 @@ impl Writer {
 
     fn send(&self, message: &Value, out: &mut Vec<u8>) {
         if self.format.streams {
-            out.extend_from_slice(b"data: ");
-            out.extend_from_slice(message.to_string().as_bytes());
-            out.extend_from_slice(b"\n\n");
+            sse::write(message, out);
         }
     }
 
@@ -125,10 +125,9 @@ impl Writer {
 
     /// Ends the response although the turn waits, because the client cannot ask its user.
     fn finish_waiting(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
-        let names = pending.iter().map(|call| format!("{} (call {})", call.name, call.call_id));
         let text = format!(
             "[The turn waits for a decision or an answer: {}. Give it in another client of the session {}.]",
-            names.collect::<Vec<_>>().join(", "),
+            named(pending),
             self.format.session
         );
         let text = if self.reply.is_empty() { text } else { format!("{}\n\n{text}", self.reply) };

@@ -5,6 +5,7 @@ use super::super::openai::messages::{
 };
 use super::id::ResponseId;
 use crate::agent::external_tool::Declared;
+use crate::http::owner::session_id;
 use crate::http::session::message::MessageBody;
 use crate::types::{Category, Effect, FieldError, Problem, SessionId, json::from_value};
 use serde::Deserialize;
@@ -99,10 +100,7 @@ impl ResponseRequest {
                 let detail = "send either `conversation` or `previous_response_id`";
                 Err(Problem::field("/previous_response_id", detail))
             }
-            (Some(id), None) => {
-                let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
-                SessionId::parse(id).ok_or_else(|| Problem::field("/conversation", expected)).map(Some)
-            }
+            (Some(id), None) => session_id(id, "/conversation").map(Some),
             (None, Some(id)) => ResponseId::parse(id).map(|id| Some(id.session)),
             (None, None) => Ok(None),
         }

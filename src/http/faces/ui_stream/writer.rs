@@ -1,5 +1,6 @@
 //! Writes a turn as one message of a page: its chunks.
 
+use super::super::sse;
 use crate::session::{
     frame::{Event, Frame},
     hub::Projection,
@@ -77,13 +78,13 @@ impl Writer {
         }
         self.end_step(out);
         self.has_step = true;
-        chunk(&json!({"type": "start-step"}), out);
+        sse::write(&json!({"type": "start-step"}), out);
     }
 
     fn end_step(&mut self, out: &mut Vec<u8>) {
         self.close(out);
         if std::mem::take(&mut self.has_step) {
-            chunk(&json!({"type": "finish-step"}), out);
+            sse::write(&json!({"type": "finish-step"}), out);
         }
     }
 
@@ -92,17 +93,17 @@ impl Writer {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close(out);
             let id = format!("{kind}-{message}");
-            chunk(&json!({"type": format!("{kind}-start"), "id": id}), out);
+            sse::write(&json!({"type": format!("{kind}-start"), "id": id}), out);
             self.open = Some(Open { kind, id });
         }
         if let Some(Open { id, .. }) = &self.open {
-            chunk(&json!({"type": format!("{kind}-delta"), "id": id, "delta": delta}), out);
+            sse::write(&json!({"type": format!("{kind}-delta"), "id": id, "delta": delta}), out);
         }
     }
 
     fn close(&mut self, out: &mut Vec<u8>) {
         if let Some(Open { kind, id }) = self.open.take() {
-            chunk(&json!({"type": format!("{kind}-end"), "id": id}), out);
+            sse::write(&json!({"type": format!("{kind}-end"), "id": id}), out);
         }
     }
 
@@ -110,7 +111,7 @@ impl Writer {
     fn reset(&mut self, out: &mut Vec<u8>) {
         if self.open.take().is_some() {
             self.step = None;
-            chunk(&json!({"type": "reset-step"}), out);
+            sse::write(&json!({"type": "reset-step"}), out);
         }
     }
 
@@ -122,7 +123,7 @@ impl Writer {
         if !self.client_tools.iter().any(|own| own == name) {
             call["providerExecuted"] = true.into();
         }
-        chunk(&call, out);
+        sse::write(&call, out);
     }
 
     fn outcome(&mut self, call_id: &CallId, name: &str, outcome: &ToolOutcome, out: &mut Vec<u8>) {
@@ -151,7 +152,7 @@ impl Writer {
             }
             other => error(done, &other.model_text()),
         };
-        chunk(&done, out);
+        sse::write(&done, out);
     }
 
     fn source(place: usize, call_id: &CallId, source: &Source, out: &mut Vec<u8>) {
@@ -166,12 +167,12 @@ impl Writer {
         if let Some(title) = title {
             part["title"] = title.as_str().into();
         }
-        chunk(&part, out);
+        sse::write(&part, out);
     }
 
     /// Sends data that the page may display. A later part with the same id replaces it.
     fn data(name: &str, id: &str, data: &Value, out: &mut Vec<u8>) {
-        chunk(&json!({"type": format!("data-{name}"), "id": id, "data": data}), out);
+        sse::write(&json!({"type": format!("data-{name}"), "id": id, "data": data}), out);
     }
 
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
@@ -198,7 +199,10 @@ impl Writer {
 
     fn ask(&mut self, call_id: &CallId, out: &mut Vec<u8>) {
         self.asked.push(call_id.clone());
-        chunk(&json!({"type": "tool-approval-request", "approvalId": call_id, "toolCallId": call_id}), out);
+        sse::write(
+            &json!({"type": "tool-approval-request", "approvalId": call_id, "toolCallId": call_id}),
+            out,
+        );
     }
 
     fn finish(&mut self, reason: &str, out: &mut Vec<u8>) {
@@ -210,7 +214,7 @@ impl Writer {
             "reasoningTokens": self.usage.reasoning_tokens,
             "cachedInputTokens": self.usage.cache_read_tokens,
         }});
-        chunk(&json!({"type": "finish", "finishReason": reason, "messageMetadata": metadata}), out);
+        sse::write(&json!({"type": "finish", "finishReason": reason, "messageMetadata": metadata}), out);
         self.done(out);
     }
 
@@ -227,12 +231,12 @@ impl Writer {
             StopReason::Error => {
                 self.end_step(out);
                 let text = end.error.as_ref().map_or("the turn failed", |error| error.message.as_str());
-                chunk(&json!({"type": "error", "errorText": text}), out);
+                sse::write(&json!({"type": "error", "errorText": text}), out);
                 self.done(out);
             }
             StopReason::Canceled => {
                 self.end_step(out);
-                chunk(&json!({"type": "abort"}), out);
+                sse::write(&json!({"type": "abort"}), out);
                 self.done(out);
             }
             StopReason::MaxSteps
@@ -258,7 +262,7 @@ impl Projection for Writer {
             return;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
-            chunk(&json!({"type": "start", "messageId": self.turn}), out);
+            sse::write(&json!({"type": "start", "messageId": self.turn}), out);
         }
         let record = match event {
             Event::Delta(Delta::Text { id, delta }) => return self.delta("text", id, delta, out),
@@ -284,7 +288,7 @@ impl Projection for Writer {
                 if let Some(reason) = reason {
                     decided["reason"] = reason.as_str().into();
                 }
-                chunk(&decided, out);
+                sse::write(&decided, out);
             }
             EventKind::ToolSuspended { call_id, name, kind: WaitKind::Question, payload, .. } => {
                 let data = json!({"callId": call_id, "tool": name, "payload": payload});
@@ -317,10 +321,4 @@ impl Projection for Writer {
     fn is_last(&self, _frame: &Frame) -> bool {
         self.has_ended
     }
-}
-
-fn chunk(chunk: &Value, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"data: ");
-    out.extend_from_slice(chunk.to_string().as_bytes());
-    out.extend_from_slice(b"\n\n");
 }
