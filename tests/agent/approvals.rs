@@ -1,6 +1,6 @@
 //! Calls that wait for approval, across evictions.
 
-use crate::stage::{Stage, ms, step_of};
+use crate::stage::{Stage, ms, ruling, step_of};
 use edge_harness::agent::{
     OnBusy, Settings,
     host::suspensions::{ApprovalDecision, TurnEffect},
@@ -52,24 +52,13 @@ fn suspended() -> Stage {
     stage
 }
 
-fn approval(decision: Decision) -> ApprovalDecision {
-    ApprovalDecision {
-        decision,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    }
-}
-
 fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {
     let by = Approver { user: Some("ann".into()), key: None };
     stage.host().decide(&stage.session(), &call.into(), approval, by)
 }
 
 fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
-    decide(stage, call, approval(Decision::Approve))
+    decide(stage, call, ruling(Decision::Approve))
 }
 
 fn code(result: Result<TurnEffect, Problem>) -> &'static str {
@@ -101,10 +90,10 @@ fn audited(stage: &Stage) -> Vec<AuditEntry> {
 fn each_decision_is_in_the_audit_trail_once() {
     let stage = suspended();
     let request_id = Some("req_1".into());
-    decide(&stage, "w1", ApprovalDecision { request_id, ..approval(Decision::Approve) }).unwrap();
+    decide(&stage, "w1", ApprovalDecision { request_id, ..ruling(Decision::Approve) }).unwrap();
     stage.tick(ms(1));
     let reason = Some("a secret reason".to_owned());
-    decide(&stage, "w2", ApprovalDecision { reason, ..approval(Decision::Decline) }).unwrap();
+    decide(&stage, "w2", ApprovalDecision { reason, ..ruling(Decision::Decline) }).unwrap();
     // The report after the turn fails in its second half, and then the object is evicted.
     stage.directory.down.set(true);
     stage.settle();
@@ -189,7 +178,7 @@ fn no_call_of_a_step_runs_before_all_its_approvals() {
 fn one_call_may_be_approved_and_another_declined() {
     let stage = suspended();
     let reason = Some("not on a Friday".to_owned());
-    let declined = ApprovalDecision { reason, ..approval(Decision::Decline) };
+    let declined = ApprovalDecision { reason, ..ruling(Decision::Decline) };
     assert_eq!(decide(&stage, "w1", declined).unwrap(), TurnEffect::Waits);
     assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::Continues);
     stage.settle();
@@ -205,13 +194,13 @@ fn a_repeated_decision_changes_nothing_and_a_different_one_is_refused() {
     approve(&stage, "w1").unwrap();
     let before = stage.kinds();
     assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None);
-    assert_eq!(code(decide(&stage, "w1", approval(Decision::Decline))), "already_decided");
+    assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
     assert_eq!(code(approve(&stage, "unknown")), "not_found");
     assert_eq!(stage.kinds(), before);
     approve(&stage, "w2").unwrap();
     stage.settle();
     assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None, "even after the turn ended");
-    assert_eq!(code(decide(&stage, "w2", approval(Decision::Decline))), "already_decided");
+    assert_eq!(code(decide(&stage, "w2", ruling(Decision::Decline))), "already_decided");
     stage.check();
 }
 
@@ -231,7 +220,7 @@ fn a_user_cannot_replace_arguments_by_what_the_operator_asks_about() {
     let by_user = |path: &str| ApprovalDecision {
         args: Some(json!({"path": path, "content": "x"})),
         is_approver: false,
-        ..approval(Decision::Approve)
+        ..ruling(Decision::Approve)
     };
     assert_eq!(code(decide(&stage, "w1", by_user("secrets/x"))), "missing_scope");
     decide(&stage, "w1", by_user("b.txt")).unwrap();
@@ -267,7 +256,7 @@ fn a_call_that_rules_begin_to_ask_about_while_its_step_runs_is_denied() {
 #[test]
 fn the_approval_of_a_user_does_not_suffice_once_the_operator_asks() {
     let stage = suspended();
-    let by_user = ApprovalDecision { is_approver: false, ..approval(Decision::Approve) };
+    let by_user = ApprovalDecision { is_approver: false, ..ruling(Decision::Approve) };
     decide(&stage, "w1", by_user.clone()).unwrap();
     set_tenant_rules(&stage, 1, json!({"tools": {"write_it": "ask"}}));
     assert_eq!(code(decide(&stage, "w2", by_user.clone())), "missing_scope");
@@ -288,10 +277,10 @@ fn a_grant_of_a_user_approves_no_call_about_which_the_operator_asked() {
     stage.run();
     assert_eq!(waiting(&stage), ["r1", "w1", "w2"]);
     set_tenant_rules(&stage, 2, json!({}));
-    let by_user = ApprovalDecision { is_approver: false, ..approval(Decision::AlwaysAllowTool) };
+    let by_user = ApprovalDecision { is_approver: false, ..ruling(Decision::AlwaysAllowTool) };
     decide(&stage, "r1", by_user).unwrap();
     assert_eq!(waiting(&stage), ["w1", "w2"]);
-    decide(&stage, "w1", approval(Decision::AlwaysAllowTool)).unwrap();
+    decide(&stage, "w1", ruling(Decision::AlwaysAllowTool)).unwrap();
     stage.settle();
     stage.check();
     assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
@@ -300,16 +289,16 @@ fn a_grant_of_a_user_approves_no_call_about_which_the_operator_asked() {
 #[test]
 fn an_approval_is_for_its_arguments_only() {
     let stage = suspended();
-    let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..approval(Decision::Approve) };
+    let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..ruling(Decision::Approve) };
     assert_eq!(code(decide(&stage, "w1", stale)), "stale_args_hash");
-    let unfit = ApprovalDecision { args: Some(json!({"key": {}})), ..approval(Decision::Approve) };
+    let unfit = ApprovalDecision { args: Some(json!({"key": {}})), ..ruling(Decision::Approve) };
     let refused = decide(&stage, "w1", unfit).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.errors[0].pointer.as_str()), ("validation_failed", "/args"));
     let asked = stage.session().pending().unwrap();
     let edited = ApprovalDecision {
         args: Some(json!({"key": "c"})),
         args_hash: Some(asked[0].args_hash.clone()),
-        ..approval(Decision::Approve)
+        ..ruling(Decision::Approve)
     };
     decide(&stage, "w1", edited.clone()).unwrap();
     assert_eq!(decide(&stage, "w1", edited).unwrap(), TurnEffect::None);
@@ -337,7 +326,7 @@ fn always_allow_applies_to_waiting_and_later_calls() {
         let last = all.last().unwrap().clone();
         // `read_it` is in the category, too.
         assert_eq!(all, ["r1", "w1", "w2"]);
-        let change = decide(&stage, &last, approval(decision)).unwrap();
+        let change = decide(&stage, &last, ruling(decision)).unwrap();
         if decision == Decision::AlwaysAllowTool {
             assert_eq!((change, waiting(&stage)), (TurnEffect::Waits, vec![CallId::from("r1")]));
             approve(&stage, "r1").unwrap();
@@ -354,9 +343,9 @@ fn always_allow_applies_to_waiting_and_later_calls() {
 fn an_approval_of_one_call_grants_no_other() {
     let stage = suspended();
     approve(&stage, "w1").unwrap();
-    assert_eq!(code(decide(&stage, "w1", approval(Decision::AlwaysAllowTool))), "already_decided");
-    decide(&stage, "w2", approval(Decision::AlwaysAllowTool)).unwrap();
-    assert_eq!(decide(&stage, "w2", approval(Decision::AlwaysAllowTool)).unwrap(), TurnEffect::None);
+    assert_eq!(code(decide(&stage, "w1", ruling(Decision::AlwaysAllowTool))), "already_decided");
+    decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap();
+    assert_eq!(decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap(), TurnEffect::None);
     assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::None);
     stage.settle();
     stage.check();
@@ -372,10 +361,10 @@ fn a_suspended_call_survives_evictions_and_years() {
         stage.crash();
         assert_eq!(waiting(&stage), ["w1", "w2"]);
         let decision = if declines { Decision::Decline } else { Decision::Approve };
-        decide(&stage, "w1", approval(decision)).unwrap();
+        decide(&stage, "w1", ruling(decision)).unwrap();
         stage.crash();
         assert_eq!(waiting(&stage), ["w2"]);
-        decide(&stage, "w2", approval(decision)).unwrap();
+        decide(&stage, "w2", ruling(decision)).unwrap();
         stage.settle();
         stage.check();
         let once = vec![("a".to_owned(), 1), ("b".to_owned(), 1)];
@@ -483,7 +472,7 @@ fn an_abort_ends_a_turn_that_waits() {
     stage.check();
     assert_eq!((runs(&stage), stage.outcomes("t1")), (vec![], vec!["canceled".to_owned(); 3]));
     assert_eq!(code(approve(&stage, "w2")), "not_waiting");
-    assert_eq!(code(decide(&stage, "w1", approval(Decision::Decline))), "already_decided");
+    assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A denied call never runs, whatever people grant, in any mode, and in subagents.
 
-use crate::stage::{Stage, meta, ms, step_of};
-use edge_harness::agent::host::suspensions::ApprovalDecision;
+use crate::stage::{Stage, meta, ms, ruling, step_of};
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{
     Approver, Category, Decision, Mode, ModelRequest, Part, Policy, Role, SessionStatus,
@@ -86,14 +85,7 @@ fn denied(stage: &Stage) -> bool {
 /// Approves every suspended call permanently, in all sessions.
 fn consent(stage: &Stage) {
     let by = Approver::default();
-    let always = ApprovalDecision {
-        decision: Decision::AlwaysAllowTool,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    };
+    let always = ruling(Decision::AlwaysAllowTool);
     for pending in stage.session().pending().unwrap() {
         let theirs = pending.payload["pending"].as_array().cloned().unwrap_or_default();
         match pending.payload["session"].as_str() {

@@ -82,7 +82,7 @@ pub fn exchange(stage: &Stage, asked: SessionRequest) -> Result<Response, Proble
     let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
     let into = Rc::clone(&found);
     stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..100 {
+    for _ in 0..1_000 {
         stage.run();
         if let Some(response) = found.take() {
             return response;
@@ -92,18 +92,28 @@ pub fn exchange(stage: &Stage, asked: SessionRequest) -> Result<Response, Proble
     panic!("no response");
 }
 
-/// Reads the JSON of the events of `span` milliseconds.
-pub fn read_events(stage: &Stage, open: &mut ByteReceiver, span: u64) -> Vec<Value> {
-    let mut out = Vec::new();
+/// Reads the data of the events of `span` milliseconds, and whether the stream has ended.
+pub fn read_data(stage: &Stage, open: &mut ByteReceiver, span: u64) -> (Vec<String>, bool) {
+    let (mut out, mut has_ended) = (Vec::new(), false);
     for _ in 0..span / 10 {
-        while let Some(Some(Ok(bytes))) = open.next().now_or_never() {
-            out.extend_from_slice(&bytes);
+        while let Some(next) = open.next().now_or_never() {
+            let Some(bytes) = next else {
+                has_ended = true;
+                break;
+            };
+            out.extend_from_slice(&bytes.unwrap());
         }
         stage.tick(ms(10));
     }
     let text = String::from_utf8(out).unwrap();
     let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
-    events.map(|event| serde_json::from_str(event).unwrap()).collect()
+    (events.map(str::to_owned).collect(), has_ended)
+}
+
+/// Reads the events of `span` milliseconds, whose data is JSON.
+pub fn read_events(stage: &Stage, open: &mut ByteReceiver, span: u64) -> Vec<Value> {
+    let (events, _) = read_data(stage, open, span);
+    events.iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
 /// The bytes that are available now.

@@ -1,6 +1,6 @@
 //! The limits of a tenant over time, and what its sessions report to its ledger.
 
-use crate::http::{ask, call, request, set_header, status, whole};
+use crate::http::{ask, call, exchange, request, set_header, status, whole};
 use crate::stage::{NOW, Stage, ms};
 use edge_harness::agent::{Judge, Settings};
 use edge_harness::context::compaction::CompactionSettings;
@@ -16,11 +16,7 @@ use edge_harness::types::{
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeSet,
-    rc::Rc,
-};
+use std::{cell::Cell, collections::BTreeSet};
 
 fn tenant() -> TenantId {
     "t".into()
@@ -39,17 +35,7 @@ fn one_turn() -> TenantLimits {
 fn send(stage: &Stage, body: &Value, headers: &[(&str, &str)]) -> Result<Response, Problem> {
     let mut asked = request("POST /messages", "", headers, body.to_string());
     set_header(&mut asked, "prefer", "respond-async");
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
-    let into = Rc::clone(&found);
-    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..100 {
-        stage.run();
-        if let Some(response) = found.take() {
-            return response;
-        }
-        stage.clock.advance(ms(100));
-    }
-    panic!("no response");
+    exchange(stage, asked)
 }
 
 fn post(stage: &Stage, text: &str) -> Result<Response, Problem> {

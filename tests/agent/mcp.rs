@@ -1,6 +1,6 @@
 //! Calls of MCP that ask an agent, with the session's object in memory.
 
-use crate::http::{request, set_header, status, stream, whole};
+use crate::http::{exchange, read_data, request, set_header, status, stream, whole};
 use crate::stage::{Stage, ms};
 use edge_harness::http::{Response, session};
 use edge_harness::platform::in_memory::models::{answer, call};
@@ -24,35 +24,13 @@ const CLIENT: (&str, &str) = ("mcp-session-id", "s");
 fn send(stage: &Stage, headers: &[(&str, &str)], body: &Value) -> Result<Response, Problem> {
     let mut asked = request(ROUTE, "", &[], body.to_string());
     headers.iter().for_each(|(name, value)| set_header(&mut asked, name, value));
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
-    let into = Rc::clone(&found);
-    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
-    for _ in 0..1_000 {
-        stage.run();
-        if let Some(response) = found.take() {
-            return response;
-        }
-        stage.clock.advance(ms(10));
-    }
-    panic!("no response");
+    exchange(stage, asked)
 }
 
 /// Reads the messages of `span` milliseconds, and whether the stream has ended.
 fn read(stage: &Stage, open: &mut ByteReceiver, span: u64) -> (Vec<Value>, bool) {
-    let (mut out, mut has_ended) = (Vec::new(), false);
-    for _ in 0..span / 10 {
-        while let Some(next) = open.next().now_or_never() {
-            let Some(bytes) = next else {
-                has_ended = true;
-                break;
-            };
-            out.extend_from_slice(&bytes.unwrap());
-        }
-        stage.tick(ms(10));
-    }
-    let text = String::from_utf8(out).unwrap();
-    let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
-    (events.map(|event| serde_json::from_str(event).unwrap()).collect(), has_ended)
+    let (events, has_ended) = read_data(stage, open, span);
+    (events.iter().map(|event| serde_json::from_str(event).unwrap()).collect(), has_ended)
 }
 
 fn ask(arguments: &Value, more: &Value) -> Value {

@@ -4,8 +4,8 @@
 //! sessions in the middle of a turn: their log, and their documents with their keys.
 
 use crate::http::{call as request, read, respond, respond_beside, set_header, stream};
-use crate::stage::{Stage, ms, step_of};
-use edge_harness::agent::host::suspensions::{ApprovalDecision, CallAnswer};
+use crate::stage::{Stage, ms, ruling, step_of};
+use edge_harness::agent::host::suspensions::CallAnswer;
 use edge_harness::platform::in_memory::{
     MemorySessionStore,
     models::{ScriptedResponse, answer, call},
@@ -164,14 +164,7 @@ fn write_the_dumps() {
 }
 
 fn approve(stage: &Stage) {
-    let decision = ApprovalDecision {
-        decision: Decision::Approve,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    };
+    let decision = ruling(Decision::Approve);
     stage.host().decide(&stage.session(), &"w".into(), decision, Approver::default()).unwrap();
     stage.run();
 }

@@ -6,8 +6,8 @@ mod erasure;
 mod rules;
 
 use crate::http::{call as request, principal, set_header, status, whole};
-use crate::stage::{Stage, check, ms, step_of};
-use edge_harness::agent::{SessionHost, host::suspensions::ApprovalDecision};
+use crate::stage::{Stage, check, ms, ruling, step_of};
+use edge_harness::agent::SessionHost;
 use edge_harness::http::session::{self, call::SessionRequest};
 use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedModels,
@@ -162,15 +162,7 @@ fn reply(stage: &Stage, turn: &str) -> String {
 
 fn approve(stage: &Stage, id: &str, call: &str, decision: Decision) {
     let (host, session) = session(stage, id);
-    let ruling = ApprovalDecision {
-        decision,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    };
-    host.decide(&session, &call.into(), ruling, Approver::default()).unwrap();
+    host.decide(&session, &call.into(), ruling(decision), Approver::default()).unwrap();
 }
 
 fn ask(host: Rc<SessionHost>, mut call: SessionRequest, id: &str) -> Result<Value, Problem> {

@@ -1,8 +1,7 @@
 //! The UI message stream of the AI SDK, with the session's object in memory.
 
-use crate::http::{exchange, request, status, stream};
-use crate::stage::{Stage, ms};
-use edge_harness::agent::host::suspensions::ApprovalDecision;
+use crate::http::{exchange, read_data, request, status, stream};
+use crate::stage::{Stage, ms, ruling};
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
@@ -10,7 +9,6 @@ use edge_harness::types::{
     Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
     Policy, Problem, Role,
 };
-use futures::{FutureExt, StreamExt};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
@@ -22,19 +20,9 @@ fn send(stage: &Stage, route: &str, body: &Value) -> Result<Response, Problem> {
 
 /// Reads chunks until `[DONE]`, at most for `span` milliseconds.
 fn read(stage: &Stage, open: &mut ByteReceiver, span: u64) -> (Vec<Value>, bool) {
-    let mut out = Vec::new();
-    for _ in 0..span / 10 {
-        while let Some(Some(Ok(bytes))) = open.next().now_or_never() {
-            out.extend_from_slice(&bytes);
-        }
-        stage.tick(ms(10));
-    }
-    let text = String::from_utf8(out).unwrap();
-    let blocks = text.split_terminator("\n\n").filter_map(|block| block.strip_prefix("data: "));
-    let blocks: Vec<_> = blocks.collect();
-    let done = blocks.last() == Some(&"[DONE]");
-    let chunks = blocks.into_iter().filter(|block| *block != "[DONE]");
-    (chunks.map(|block| serde_json::from_str(block).unwrap()).collect(), done)
+    let (mut events, _) = read_data(stage, open, span);
+    let is_done = events.pop_if(|last| last == "[DONE]").is_some();
+    (events.iter().map(|event| serde_json::from_str(event).unwrap()).collect(), is_done)
 }
 
 fn chunks(stage: &Stage, route: &str, body: &Value) -> Vec<Value> {
@@ -247,16 +235,8 @@ fn a_call_that_was_decided_elsewhere_continues_where_the_page_waited() {
     let asks = "/think Hm.\n/tool echo {\"text\": \"a\"}\n/then /slow 100 9";
     let first = post(&stage, json!([user(asks)]));
     let request = first.iter().find(|chunk| chunk["type"] == "tool-approval-request").unwrap();
-    let decision = ApprovalDecision {
-        decision: Decision::Approve,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    };
     let call_id = request["toolCallId"].as_str().unwrap().into();
-    stage.host().decide(&stage.session(), &call_id, decision, Approver::default()).unwrap();
+    stage.host().decide(&stage.session(), &call_id, ruling(Decision::Approve), Approver::default()).unwrap();
     stage.live(ms(300));
     let part = json!({
         "type": "dynamic-tool", "toolName": "echo", "toolCallId": call_id, "state": "approval-responded",

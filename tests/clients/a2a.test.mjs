@@ -122,5 +122,5 @@ test("errors", async () => {
   await assert.rejects(client.sendMessage(says("x".repeat((1 << 20) + 1))), /1 MiB/);
   const wrong = await connect("wrong");
   await assert.rejects(wrong.sendMessage(says("hi")), /key/i);
-  await assert.rejects(connect(key, "/a2a/nobody/"), /404/);
+  await assert.rejects(connect(key, "/a2a/missing/"), /404/);
 });

@@ -112,6 +112,6 @@ test("errors before and after the first byte", async () => {
   const failed = await say(agent(), "/fail auth");
   assert.equal(failed.at(-1).type, "RUN_ERROR");
   await assert.rejects(say(agent({ headers: { authorization: "Bearer wrong" } }), "hi"), /401/);
-  await assert.rejects(say(agent(), "hi", { forwardedProps: { agent: "nobody" } }), /404/);
+  await assert.rejects(say(agent(), "hi", { forwardedProps: { agent: "missing" } }), /404/);
   await assert.rejects(say(agent(), "x".repeat((1 << 20) + 1)), /422/);
 });

@@ -182,7 +182,7 @@ test("errors before and after the first byte", async () => {
   }) });
   await wrong.chat.sendMessage({ text: "hi" });
   assert.match(wrong.errors[0].message, /unauthenticated/);
-  const unknown = chat({}, { agent: "nobody" });
+  const unknown = chat({}, { agent: "missing" });
   await unknown.chat.sendMessage({ text: "hi" });
   assert.match(unknown.errors[0].message, /unknown_agent/);
   const big = chat();

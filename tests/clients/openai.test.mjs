@@ -177,7 +177,7 @@ test("approvals of other clients continue the session", async () => {
 
 test("errors before and after the first byte", async () => {
   await assert.rejects(connect({ apiKey: "wrong" }).chat.completions.create(ask("hi")), OpenAI.AuthenticationError);
-  await assert.rejects(client.chat.completions.create({ ...ask("hi"), model: "nobody" }), (error) =>
+  await assert.rejects(client.chat.completions.create({ ...ask("hi"), model: "missing" }), (error) =>
     error instanceof OpenAI.NotFoundError && error.code === "model_not_found");
   await assert.rejects(client.chat.completions.create({ ...ask("hi"), n: 2 }), (error) =>
     error instanceof OpenAI.BadRequestError && error.param === "n");

@@ -116,7 +116,7 @@ test("structured output", async () => {
 test("errors before and after the first byte", async () => {
   const rejects = (promise, check) => assert.rejects(promise, check);
   await rejects(connect({ apiKey: "wrong" }).responses.create({ model, input: "x" }), OpenAI.AuthenticationError);
-  await rejects(client.responses.create({ model: "nobody", input: "x" }), OpenAI.NotFoundError);
+  await rejects(client.responses.create({ model: "missing", input: "x" }), OpenAI.NotFoundError);
   await rejects(client.responses.retrieve("resp_none"), OpenAI.NotFoundError);
   await rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
   const failed = await client.responses.create({ model, input: "/fail auth" });
@@ -155,6 +155,6 @@ test("a WebSocket: one response after another, and errors", async (t) => {
   await second;
   assert.equal(session(events.at(-1).response), session(response));
   const refused = new Promise((resolve) => socket.on("error", resolve));
-  socket.send({ type: "response.create", model: "nobody", input: "hi" });
-  assert.match(String((await refused).message), /nobody/);
+  socket.send({ type: "response.create", model: "missing", input: "hi" });
+  assert.match(String((await refused).message), /missing/);
 });

@@ -22,13 +22,13 @@ fn errors_have_the_form_that_clients_of_openai_read() {
         (&error["code"], &error["type"]),
         (&json!("invalid_api_key"), &json!("invalid_request_error"))
     );
-    let unknown = stage.answer(post(CHAT).bearer(DEV).json(&chat("nobody")));
+    let unknown = stage.answer(post(CHAT).bearer(DEV).json(&chat("missing")));
     assert_eq!((unknown.status, &unknown.body["error"]["code"]), (404, &json!("model_not_found")));
     let malformed = stage.answer(post(CHAT).bearer(DEV).header("content-type", "application/json").body("{"));
     assert_eq!((malformed.status, &malformed.body["error"]["code"]), (400, &json!("malformed_json")));
     let invalid = stage.answer(post(CHAT).bearer(DEV).json(&json!({"model": "default", "messages": [{}]})));
     assert_eq!((invalid.status, &invalid.body["error"]["param"]), (400, &json!("messages.0")));
-    let none = stage.answer(get("/v1/models/nobody").bearer(DEV));
+    let none = stage.answer(get("/v1/models/missing").bearer(DEV));
     assert_eq!((none.status, &none.body["error"]["type"]), (404, &json!("invalid_request_error")));
 }
 
@@ -127,7 +127,7 @@ fn requests_of_a2a_that_no_session_can_serve_are_errors_with_their_id() {
     }
     let wrong = stage.answer(post("/a2a").bearer("sk-wrong").json(&a2a("GetTask", json!({"id": "t.s"}))));
     assert_eq!((wrong.status, &wrong.body["error"]["code"]), (401, &json!(-32603)));
-    let unknown = post("/a2a/nobody").bearer(DEV).header("a2a-version", "1.0");
+    let unknown = post("/a2a/missing").bearer(DEV).header("a2a-version", "1.0");
     let unknown = stage.answer(unknown.json(&a2a("SendMessage", message(json!({})))));
     assert_eq!(
         (unknown.status, &unknown.body["error"]["data"][0]["metadata"]["code"]),
@@ -161,7 +161,7 @@ fn an_agent_has_a_card() {
         (&other.body["name"], &other.body["supportedInterfaces"][0]["url"]),
         (&json!("other"), &json!("http://localhost:8787/a2a/other"))
     );
-    assert_eq!(stage.answer(get("/a2a/nobody/.well-known/agent-card.json")).status, 404);
+    assert_eq!(stage.answer(get("/a2a/missing/.well-known/agent-card.json")).status, 404);
 }
 
 #[test]

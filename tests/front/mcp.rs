@@ -120,7 +120,7 @@ fn each_agent_is_a_tool() {
             jsonschema::meta::validate(&tool[schema]).unwrap();
         }
     }
-    for name in ["ask", "ask_agents", "ask_agent_nobody", "ask_agent_a/b"] {
+    for name in ["ask", "ask_agents", "ask_agent_missing", "ask_agent_a/b"] {
         let answer =
             stage.answer(modern("tools/call", &json!({"name": name, "arguments": {"message": "hi"}})));
         assert_eq!(refused(&answer), (200, -32602), "{name}");
@@ -163,7 +163,7 @@ fn invalid_arguments_are_results_that_a_model_can_read() {
         ("ask_agent", json!({"message": 1}), "/message"),
         ("ask_agent", json!({"message": "hi", "session": "a/b"}), "/session"),
         ("search_memory", json!({"query": "x", "limit": 0}), "/limit"),
-        ("search_memory", json!({"query": "x", "agent": "nobody"}), "nobody"),
+        ("search_memory", json!({"query": "x", "agent": "missing"}), "missing"),
     ] {
         let answer = stage.answer(modern("tools/call", &json!({"name": name, "arguments": arguments})));
         let result = &answer.body["result"];
@@ -242,7 +242,7 @@ fn files_are_resources() {
     assert_eq!(content("workspace://default/notes/a%20b.md")["text"], json!("# Hi"));
     assert_eq!(content("workspace://default/logo.png")["blob"], json!("if8="));
     assert_eq!(content("workspace://other/AGENTS.md")["text"], json!("Be brief."));
-    for uri in ["workspace://default/none", "workspace://nobody/AGENTS.md", "file:///etc/passwd"] {
+    for uri in ["workspace://default/none", "workspace://missing/AGENTS.md", "file:///etc/passwd"] {
         let answer = read(uri);
         assert_eq!((refused(&answer), &answer.body["error"]["data"]["uri"]), ((200, -32602), &json!(uri)));
     }
@@ -272,7 +272,7 @@ fn arguments_of_the_template_are_completed() {
     let values = |values: Value| json!({"values": values, "hasMore": false});
     assert_eq!(complete(template, "agent", "o", "default"), values(json!(["other"])));
     assert_eq!(complete(template, "path", "no", "other"), values(json!(["notes/a.md", "notes/b.md"])));
-    assert_eq!(complete(template, "path", "no", "nobody"), values(json!([])));
+    assert_eq!(complete(template, "path", "no", "missing"), values(json!([])));
     assert_eq!(complete("file:///{path}", "path", "no", "other"), values(json!([])));
     assert_eq!(refused(&stage.answer(modern("completion/complete", &json!({})))), (200, -32602));
 }
@@ -347,7 +347,7 @@ fn a_refused_client_finds_the_identity_provider() {
         (&named.body["resource"], &named.body["authorization_servers"]),
         (&json!("https://mcp.example/mcp?tenant=beta"), &json!(["https://other.example"]))
     );
-    assert_eq!(metadata(&format!("{root}/mcp?tenant=nobody")).body.get("authorization_servers"), None);
+    assert_eq!(metadata(&format!("{root}/mcp?tenant=missing")).body.get("authorization_servers"), None);
     let challenge = |target: &str, host: &str| {
         let answer = stage.answer(post(target).header("host", host).json(&message("ping", &json!({}))));
         assert_eq!(refused(&answer), (401, -32600));

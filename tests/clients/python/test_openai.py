@@ -61,7 +61,7 @@ class ChatCompletions(unittest.TestCase):
         with self.assertRaises(openai.APIError):
             list(client.chat.completions.create(model="default", messages=[user("/fail cut")], stream=True))
         with self.assertRaises(openai.NotFoundError):
-            client.chat.completions.create(model="nobody", messages=[user("hi")])
+            client.chat.completions.create(model="missing", messages=[user("hi")])
         with self.assertRaises(openai.AuthenticationError):
             client.with_options(api_key="wrong").chat.completions.create(model="default", messages=[user("hi")])
 
