@@ -182,7 +182,9 @@ test("errors before and after the first byte", async () => {
   await assert.rejects(client.chat.completions.create({ ...ask("hi"), n: 2 }), (error) =>
     error instanceof OpenAI.BadRequestError && error.param === "n");
   await assert.rejects(client.chat.completions.create(ask("x".repeat((1 << 20) + 1))), OpenAI.BadRequestError);
-  await assert.rejects(client.chat.completions.create(ask("x".repeat(5 << 20))), (error) => error.status === 413);
+  // The server may close the connection before all of such a body has arrived.
+  await assert.rejects(client.chat.completions.create(ask("x".repeat(5 << 20))), (error) =>
+    error.status === 413 || error instanceof OpenAI.APIConnectionError);
   await assert.rejects(client.chat.completions.create(ask("/fail auth")), OpenAI.InternalServerError);
   const stream = await client.chat.completions.create({ ...ask("/fail auth"), stream: true });
   await assert.rejects(read(stream), OpenAI.APIError);

@@ -29,4 +29,4 @@ pub use server::{ADMIN_KEY, DEV_API_KEY, Launch, Server, shared};
 pub use sse::{Event, Sse};
 
 /// Maximum time of any wait.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);

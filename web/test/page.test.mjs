@@ -276,7 +276,7 @@ test("the page works in the dark, and without a mouse", async (t) => {
   await page.getByRole("button", { name: "red", exact: true }).focus();
   await page.keyboard.press("Enter");
   await page.locator(".assistant", { hasText: "User answered: red" }).waitFor();
-  assert.match(await page.getByRole("status").innerText(), /User answered: red/);
+  await page.getByRole("status").filter({ hasText: "User answered: red" }).waitFor();
 });
 
 const HOSTILE = [

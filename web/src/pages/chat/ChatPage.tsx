@@ -1,6 +1,6 @@
 import type { EdgeHarness } from "@edge-harness/client";
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { chatAddress, go, route } from "../../lib/route.ts";
 import { Chat } from "./Chat.tsx";
 import { NewChat } from "./NewChat.tsx";
@@ -22,8 +22,8 @@ export function ChatPage({ client }: { client: EdgeHarness }) {
     document.addEventListener("visibilitychange", returned);
     return () => document.removeEventListener("visibilitychange", returned);
   }, [list]);
-  // The open list covers the page, so the focus moves into it, and back when Escape closes it.
-  useEffect(() => {
+  // The open list covers the page, so the focus moves into it, and back when Escape closes it. At once: the next key counts.
+  useLayoutEffect(() => {
     if (!isOpen.value) return;
     document.querySelector<HTMLElement>("#sidebar a")?.focus();
     const escape = ({ key }: KeyboardEvent) => {
