@@ -9,7 +9,7 @@ use super::{
 use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::platform::in_memory::InMemoryCredentials;
-use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
+use edge_harness::ports::{PeerError, PeerRequest, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, Snapshot, TenantId,
@@ -299,6 +299,10 @@ impl Peers for NodePorts {
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.child_status(status)).await
+    }
+
+    async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<(u16, Bytes), PeerError> {
+        Err(PeerError("clients decide on the calls of a child in its own session here".into()))
     }
 }
 

@@ -38,7 +38,7 @@ pub use memory::MemoryIndex;
 pub use memory_spaces::MemorySpaces;
 pub use model::{Model, Models};
 pub use moves::Moves;
-pub use peers::Peers;
+pub use peers::{PeerRequest, Peers};
 pub use public_url::PublicUrl;
 pub use reader::{SessionReader, SessionResponse};
 pub use session_store::{Batch, SessionStore, StoreError};

@@ -118,7 +118,7 @@ impl ContextHandle {
 
     /// Returns the id of the running turn, which may be another one than the turn of this handle.
     pub fn running_turn(&self) -> Option<TurnId> {
-        self.session.state().activity.turn.as_ref().map(|turn| turn.id.clone())
+        self.session.current_turn()
     }
 
     /// Returns the remaining time of the turn; `None` after turns.

@@ -7,6 +7,7 @@
 pub mod a2a;
 pub mod ag_ui;
 pub mod chat_completions;
+mod children;
 mod exchange;
 pub mod mcp;
 pub(super) mod openai;

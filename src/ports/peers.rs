@@ -3,8 +3,24 @@
 //! All messages are at-least-once and idempotent: after an error the sender repeats them.
 
 use super::{PeerError, SessionEraser};
-use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
+use crate::types::{
+    Acknowledgement, CallId, ChildStatus, Imported, Principal, RequestId, SessionId, Snapshot, TenantId,
+};
 use async_trait::async_trait;
+use bytes::Bytes;
+
+/// A POST of JSON that a caller sends to another session.
+#[derive(Clone, Debug)]
+pub struct PeerRequest {
+    /// The authenticated caller.
+    pub principal: Principal,
+    /// The id of the request.
+    pub id: RequestId,
+    /// The path, below `/v1/sessions/{id}`.
+    pub path: String,
+    /// The body.
+    pub body: String,
+}
 
 /// The other sessions.
 #[async_trait(?Send)]
@@ -49,4 +65,11 @@ pub trait Peers: SessionEraser {
         session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError>;
+
+    /// Sends the request of a caller to `session`, of the caller's tenant. The session checks the caller as for any other
+    /// request, and responds without waiting for its turn. Returns the status and the body of the response.
+    ///
+    /// # Errors
+    /// When the session cannot be reached. A problem of the request is a response.
+    async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<(u16, Bytes), PeerError>;
 }

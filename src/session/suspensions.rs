@@ -168,6 +168,11 @@ impl Session {
         Ok(false)
     }
 
+    /// Returns the current turn, running or waiting.
+    pub fn current_turn(&self) -> Option<TurnId> {
+        self.state().activity.turn.as_ref().map(|turn| turn.id.clone())
+    }
+
     /// Returns whether this is the current turn, running or waiting.
     pub fn is_current_turn(&self, turn: &TurnId) -> bool {
         self.state().activity.turn.as_ref().is_some_and(|own| own.id == *turn)

@@ -18,6 +18,7 @@ mod crash;
 mod denials;
 mod discipline;
 mod eviction;
+mod face_children;
 mod files;
 mod follow_ups;
 mod hooks;

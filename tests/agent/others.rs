@@ -2,12 +2,18 @@
 
 use crate::stage::Stage;
 use async_trait::async_trait;
+use bytes::Bytes;
 use edge_harness::agent::SessionHost;
+use edge_harness::http::{
+    Body, Request, response,
+    session::{self, call::SessionRequest},
+};
 use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
-use edge_harness::ports::{Clock, PeerError, Peers, SessionEraser};
+use edge_harness::ports::{Clock, PeerError, PeerRequest, Peers, SessionEraser};
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Problem, SessionId, Snapshot, TenantId,
 };
+use http::{HeaderValue, Method};
 use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
@@ -104,6 +110,23 @@ impl Peers for Others {
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
         self.reach(session)?.child_status(status).map_err(peer_error)
+    }
+
+    async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<(u16, Bytes), PeerError> {
+        self.travel().await;
+        let (host, PeerRequest { principal, id, path, body }) = (self.reach(session)?, request);
+        let mut own = Request::new(body.into());
+        *own.method_mut() = Method::POST;
+        *own.uri_mut() = format!("/v1/sessions/{session}{path}").parse().unwrap();
+        own.headers_mut().insert("prefer", HeaderValue::from_static("respond-async"));
+        let asked = SessionRequest { principal, session: session.clone(), id, request: own };
+        let response = session::respond(&host, &asked).await;
+        let response = response.unwrap_or_else(|problem| response::problem(&problem, "req_1"));
+        let status = response.status().as_u16();
+        match response.into_body() {
+            Body::Bytes(bytes) => Ok((status, bytes)),
+            _ => panic!("no body"),
+        }
     }
 }
 

@@ -104,7 +104,7 @@ fn sending(task: &str, delay: Duration) -> Stage {
 }
 
 /// A session with a rule of its own.
-fn ruled(tool: &str, policy: Policy) -> Stage {
+pub fn ruled(tool: &str, policy: Policy) -> Stage {
     let stage = stage();
     stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
     stage.permit(|permissions| permissions.tools.extend([(tool.to_owned(), policy)]));
@@ -112,12 +112,12 @@ fn ruled(tool: &str, policy: Policy) -> Stage {
 }
 
 /// The sessions of the spawned subagents, in order.
-fn children(stage: &Stage) -> Vec<String> {
+pub fn children(stage: &Stage) -> Vec<String> {
     let started = stage.records().into_iter().filter(|record| record["type"] == "subagent.started");
     started.map(|record| record["session"].as_str().unwrap().to_owned()).collect()
 }
 
-fn child(stage: &Stage) -> String {
+pub fn child(stage: &Stage) -> String {
     children(stage).pop().expect("a subagent was spawned")
 }
 

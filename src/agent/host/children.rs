@@ -3,7 +3,7 @@
 //! and idempotent.
 
 use super::{SessionHost, suspensions::Settled};
-use crate::ports::{PeerError, StoreError, within};
+use crate::ports::{PeerError, PeerRequest, StoreError, within};
 use crate::session::{
     Session,
     kernel::{Input, SessionKernel},
@@ -16,6 +16,7 @@ use crate::types::{
     Suspension, TurnId, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
+use bytes::Bytes;
 use futures::future::join_all;
 use serde_json::json;
 use std::time::Duration;
@@ -177,6 +178,37 @@ impl SessionHost {
             }
         })?;
         Ok(())
+    }
+
+    /// Sends what a caller says to call `call_id` of a child. Returns the status and the body of the child's response;
+    /// `None` if no call of the current turn waits for such a child.
+    ///
+    /// # Errors
+    /// A failed store, and `unavailable` if the child cannot be reached.
+    pub async fn post_to_child(
+        &self,
+        session: &Session,
+        child: &SessionId,
+        call_id: &CallId,
+        request: PeerRequest,
+    ) -> Result<Option<(u16, Bytes)>, Problem> {
+        if child_of(session, child)?.is_none() {
+            return Ok(None);
+        }
+        let posted = self.ports.peers.post(child, request);
+        let posted = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, posted).await;
+        let posted = posted.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        let (status, body) = posted
+            .map_err(|error| Problem::unavailable("the subagent cannot be reached; try again", error))?;
+        // The child reports the same. Without waiting for that, the caller sees at once what the turn still waits for.
+        if (200..300).contains(&status)
+            && let Some(suspension) = child_of(session, child)?
+            && let Some(wait) = suspension.child()
+        {
+            let left = wait.pending.iter().filter(|own| own.call_id != *call_id).cloned().collect();
+            self.store_pending(session, suspension, left)?;
+        }
+        Ok(Some((status, body)))
     }
 
     /// Cancels the children of the current turn before an abort, and returns the statuses that arrive in

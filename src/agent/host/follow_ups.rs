@@ -119,7 +119,7 @@ impl SessionHost {
 
 /// Returns the sequence number of the last record before the current turn, or of the log.
 fn last_completed(session: &Session) -> u64 {
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = session.current_turn();
     let started = turn.and_then(|turn| {
         let messages = session.messages();
         let own = messages.iter().filter(|message| message.turn == turn);

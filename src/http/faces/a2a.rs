@@ -12,7 +12,8 @@ use self::message::SendParams;
 use self::rpc::{Asked, Fault, Method, no_push_notifications};
 use self::task::{State, Task, TaskId};
 use self::writer::Writer;
-use super::exchange::{Exchange, renamed, waits_of};
+use super::children::flattened;
+use super::exchange::{Exchange, renamed, waits, waits_of};
 use super::transcript::Transcript;
 use crate::agent::SessionHost;
 use crate::http::face::{Face, Target};
@@ -173,13 +174,17 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
                 let detail = "the task does not wait for input; send a message without `taskId`";
                 return Err(fault(Problem::new(ErrorCode::NotWaiting, detail)));
             }
-            Some(call.session().and_then(|session| Ok(session.pending()?)).map_err(fault)?)
+            Some(call.session().and_then(|session| Ok(flattened(&session.pending()?))).map_err(fault)?)
         }
     };
     let format = Format {
         streams: asked.method == Method::Stream,
         returns_at_once: configuration.return_immediately,
         history: configuration.history_length,
+        waits: call
+            .find(user.as_deref())
+            .and_then(|session| session.map_or(Ok(0), |own| waits(own)))
+            .map_err(fault)?,
         ..Format::new(call, asked)
     };
     let (new, body) = message.read(pending.as_deref()).map_err(fault)?;

@@ -5,6 +5,7 @@ mod writer;
 
 use self::request::{Asked, RunInput};
 use self::writer::Writer;
+use super::children::flattened;
 use super::exchange::{Exchange, waits};
 use crate::agent::SessionHost;
 use crate::http::body;
@@ -89,6 +90,7 @@ pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
     let (agent, user) = (input.agent(), call.named_user(input.user())?);
     let session = call.find(user.as_deref())?;
     let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
+    let pending = flattened(&pending);
     let run = Run {
         thread: input.thread_id.clone(),
         run: input.run_id.clone(),
@@ -102,7 +104,7 @@ pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
         return exchange.run(call, transcript, new, message, "", Rc::new(run)).await;
     }
     let turn = session.and_then(|session| {
-        let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+        let turn = session.current_turn();
         turn.filter(|_| session.state().status() == SessionStatus::Running).map(|turn| (session, turn))
     });
     let Some((session, turn)) = turn else {

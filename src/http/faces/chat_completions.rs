@@ -9,6 +9,7 @@ mod request;
 
 use self::request::ChatRequest;
 use super::{
+    children::flattened,
     exchange::{Exchange, named, renamed},
     openai::{self, messages::Conversation},
     sse,
@@ -185,7 +186,7 @@ impl Projection for Choice {
             EventKind::MessageCompleted { .. } => self.text.end_message(),
             EventKind::TurnResumed { .. } => self.text.restart(),
             EventKind::UsageUpdated { total, .. } => self.usage = *total,
-            EventKind::TurnWaiting { pending } => self.wait(pending, out),
+            EventKind::TurnWaiting { pending } => self.wait(&flattened(pending), out),
             EventKind::TurnFailed(end) => self.fail(end, out),
             EventKind::TurnCompleted(end) | EventKind::TurnCanceled(end) => {
                 self.usage = end.usage;

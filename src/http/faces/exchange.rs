@@ -1,11 +1,12 @@
 //! Runs what is new in a request of a client, in its session.
 
+use super::children::ChildCall;
 use super::transcript::Transcript;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::response::Response;
 use crate::http::session::call::Call;
 use crate::http::session::message::MessageBody;
-use crate::http::session::subscription::{ResponseMode, TurnFormat};
+use crate::http::session::subscription::{ResponseMode, TurnFormat, TurnSubscription};
 use crate::http::session::{checks, decisions, turns};
 use crate::ports::session_store::Select;
 use crate::session::{Session, artifacts::Content as Attachment};
@@ -51,7 +52,13 @@ impl CallResult {
         suffix: &str,
         mode: ResponseMode,
     ) -> Result<Response, Problem> {
-        let call_id = CallId::from(self.id.strip_suffix(suffix).unwrap_or(&self.id));
+        let id = self.id.strip_suffix(suffix).unwrap_or(&self.id);
+        if let Some(theirs) = ChildCall::parse(id)
+            && let Some(response) = self.send_to_child(call, session, &theirs, &mode).await?
+        {
+            return Ok(response);
+        }
+        let call_id = CallId::from(id);
         match self.given {
             Given::Answer(answer) => decisions::answer_as(call, session, &call_id, answer, mode).await,
             Given::Decision(approves, reason) => {
@@ -59,6 +66,39 @@ impl CallResult {
                 decisions::decide_as(call, session, &call_id, (decision, reason), mode).await
             }
         }
+    }
+
+    /// Sends it to a call of a subagent; `None` if the current turn waits for no such subagent.
+    async fn send_to_child(
+        &self,
+        call: &Call<'_>,
+        session: &Rc<Session>,
+        theirs: &ChildCall<'_>,
+        mode: &ResponseMode,
+    ) -> Result<Option<Response>, Problem> {
+        let Some(turn) = session.current_turn() else { return Ok(None) };
+        let (route, body) = match &self.given {
+            Given::Decision(approves, reason) => {
+                let decision = if *approves { Decision::Approve } else { Decision::Decline };
+                ("approvals", json!({"decision": decision, "reason": reason}))
+            }
+            Given::Answer(CallAnswer::Answer(answer)) => ("answers", json!({ "answer": answer })),
+            Given::Answer(CallAnswer::Failure(error)) => ("answers", json!({ "error": error })),
+        };
+        let waits = theirs.is_among(&session.pending()?);
+        // Before the message to the subagent, so that the client misses nothing of what follows.
+        let subscription = TurnSubscription::new(call, session, &turn, mode.clone());
+        if !theirs.post(call, session, route, &body).await? {
+            return Ok(None);
+        }
+        let subscription = match mode {
+            // Nothing follows on what is repeated.
+            ResponseMode::Face(format) if !waits => {
+                TurnSubscription::current(call, session, &turn, Rc::clone(format))?
+            }
+            _ => subscription,
+        };
+        subscription.respond(session).await.map(Some)
     }
 }
 
@@ -149,7 +189,7 @@ async fn with_files(
 /// # Errors
 /// A failed store.
 pub(super) fn waits(session: &Session) -> Result<u32, Problem> {
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = session.current_turn();
     turn.map_or(Ok(0), |turn| waits_of(session, &turn))
 }
 

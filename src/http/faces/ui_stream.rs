@@ -101,7 +101,7 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// Continues a message whose calls were decided elsewhere, or by a request whose response was lost.
 async fn follow_on(call: &Call<'_>, session: &Rc<Session>, format: UiStream) -> Result<Response, Problem> {
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = session.current_turn();
     let status = session.state().status();
     match (turn, status) {
         (Some(turn), SessionStatus::Waiting) => {
@@ -136,7 +136,7 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let nothing = || Ok(response::empty(StatusCode::NO_CONTENT));
     let user = call.named_user(None)?;
     let Some(session) = call.find(user.as_deref())? else { return nothing() };
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = session.current_turn();
     let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
     let Some(turn) = turn else { return nothing() };
     let client_tools = tools_of_clients(call, Some(session));

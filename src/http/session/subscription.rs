@@ -9,7 +9,7 @@ use crate::session::{
     hub::{ByteReceiver, Interest, Listener, Projection, TurnPause},
     view::TurnAnswer,
 };
-use crate::types::{ErrorCode, EventKind, Problem, Record, SessionId, TurnId};
+use crate::types::{ErrorCode, EventKind, Problem, Record, SessionId, SessionStatus, TurnId};
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use http::StatusCode;
 use std::rc::Rc;
@@ -130,6 +130,23 @@ impl TurnSubscription {
         let record = Record { seq: session.last_seq(), at: call.host.now(), turn: Some(turn.clone()), kind };
         listener.projected(format.projection(turn)).write(&Frame::record(encoded(&record)?));
         Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
+    }
+
+    /// Subscribes to a turn as it is: to what it waits for, or else from its start.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown turn, and a failed store.
+    pub fn current(
+        call: &Call<'_>,
+        session: &Rc<Session>,
+        turn: &TurnId,
+        format: Rc<dyn TurnFormat>,
+    ) -> Result<Self, Problem> {
+        if session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting {
+            return Self::waiting(call, session, turn, format);
+        }
+        session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
+        Self::replay(call, session, turn, format)
     }
 
     /// Returns the response: the stream, or the turn when it has ended or is suspended.

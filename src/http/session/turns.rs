@@ -235,7 +235,7 @@ pub async fn end_running(host: &Rc<SessionHost>, turn: &TurnId) -> Result<bool, 
 /// `POST /v1/sessions/{id}/abort`.
 pub async fn abort(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
-    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let turn = session.current_turn();
     let aborted = match &turn {
         Some(turn) => end(call.host, turn).await?,
         None => false,

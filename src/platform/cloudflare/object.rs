@@ -19,12 +19,13 @@ use crate::http::{
     upgrade::Upgrade,
 };
 use crate::platform::sql::SqlSessionStore;
-use crate::ports::{Log, PeerError, Peers, SessionEraser};
+use crate::ports::{Log, PeerError, PeerRequest, Peers, SessionEraser};
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Imported, Principal, Problem, RequestId, SessionId,
     Snapshot, TenantId,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use js_sys::Uint8Array;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -375,6 +376,22 @@ impl Peers for Objects {
         status: ChildStatus,
     ) -> std::result::Result<Acknowledgement, PeerError> {
         self.exchange(tenant, session, &Internal::Notify, Some(json_of(status))).await
+    }
+
+    async fn post(
+        &self,
+        session: &SessionId,
+        request: PeerRequest,
+    ) -> std::result::Result<(u16, Bytes), PeerError> {
+        let PeerRequest { principal, id, path, body } = request;
+        let target = format!("/v1/sessions/{session}{path}");
+        let headers = [("content-type", "application/json"), ("prefer", "respond-async")];
+        let posted = async {
+            let response = self.forward(&principal, session, id, &target, &headers, Some(body)).await?;
+            let mut response = Response::from(response);
+            Ok::<_, worker::Error>((response.status_code(), response.bytes().await?.into()))
+        };
+        posted.await.map_err(|error| PeerError(error.to_string()))
     }
 }
 

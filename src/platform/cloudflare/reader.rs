@@ -1,4 +1,4 @@
-//! Reads sessions through the API of their objects.
+//! Sends requests to the objects of sessions, as the gateway does.
 
 use super::body::BodyStream;
 use super::object::{FORWARD, ForwardHead, Objects, object_name};
@@ -9,6 +9,32 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use worker::{Headers, Method, Request, RequestInit};
 
+impl Objects {
+    /// Sends a request of a caller to the object of a session: a POST if it has a body, otherwise a GET.
+    pub async fn forward(
+        &self,
+        principal: &Principal,
+        session: &SessionId,
+        id: RequestId,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> worker::Result<web_sys::Response> {
+        let (principal, object) = (principal.clone(), object_name(&principal.tenant, session));
+        let head = ForwardHead { principal, session: session.clone(), id, response_headers: String::new() };
+        let sent = Headers::new();
+        sent.set(FORWARD, &json::ascii(&head)?)?;
+        for (name, value) in headers {
+            sent.set(name, value)?;
+        }
+        let mut init = RequestInit::new();
+        let method = if body.is_some() { Method::Post } else { Method::Get };
+        init.with_method(method).with_headers(sent).with_body(body.map(Into::into));
+        let request = Request::new_with_init(&format!("https://session.internal{target}"), &init)?;
+        Ok(self.0.get_by_name(&object)?.fetch_with_request(request).await?.into())
+    }
+}
+
 #[async_trait(?Send)]
 impl SessionReader for Objects {
     async fn get(
@@ -18,23 +44,10 @@ impl SessionReader for Objects {
         target: &str,
         accept: &str,
     ) -> Result<SessionResponse, PeerError> {
-        let head = ForwardHead {
-            principal: principal.clone(),
-            session: session.clone(),
-            id: RequestId::from(format!("export-{session}")),
-            response_headers: String::new(),
-        };
-        let asked = async {
-            let headers = Headers::new();
-            headers.set(FORWARD, &json::ascii(&head)?)?;
-            headers.set("accept", accept)?;
-            let mut init = RequestInit::new();
-            init.with_method(Method::Get).with_headers(headers);
-            let request = Request::new_with_init(&format!("https://session.internal{target}"), &init)?;
-            let object = self.0.get_by_name(&object_name(&principal.tenant, session))?;
-            Ok::<web_sys::Response, worker::Error>(object.fetch_with_request(request).await?.into())
-        };
-        let response = asked.await.map_err(|error| PeerError(error.to_string()))?;
+        let id = RequestId::from(format!("export-{session}"));
+        let headers = [("accept", accept)];
+        let response = self.forward(principal, session, id, target, &headers, None).await;
+        let response = response.map_err(|error| PeerError(error.to_string()))?;
         let body = match response.body() {
             Some(body) => BodyStream::new(&body)
                 .map_err(|error| PeerError(error.to_string()))?

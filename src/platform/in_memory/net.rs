@@ -1,6 +1,8 @@
 //! The network as scripted by a test.
 
-use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, PeerError, Peers, SessionEraser};
+use crate::ports::{
+    Http, HttpError, HttpRequest, HttpResponse, PeerError, PeerRequest, Peers, SessionEraser,
+};
 use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -60,6 +62,10 @@ impl Peers for NoPeers {
         _: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
         Ok(Acknowledgement::NotWanted)
+    }
+
+    async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<(u16, Bytes), PeerError> {
+        Err(PeerError("there are no other sessions here".into()))
     }
 }
 

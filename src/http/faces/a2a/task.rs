@@ -1,5 +1,6 @@
 //! A turn as a task.
 
+use super::super::children::flattened;
 use super::super::exchange::named;
 use crate::ports::session_store::PAGE_RECORDS;
 use crate::session::{Session, frame::Event};
@@ -169,7 +170,7 @@ impl Task {
                 self.said = Some(self.message(
                     "ROLE_AGENT",
                     &format!("{}-{}", self.id.turn, record.seq),
-                    asks(pending),
+                    asks(&flattened(pending)),
                 ));
                 self.at = record.at;
                 self.state = State::InputRequired;

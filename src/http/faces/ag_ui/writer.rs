@@ -1,5 +1,6 @@
 //! Writes a turn as a run: its events.
 
+use super::super::children::flattened;
 use super::super::sse;
 use crate::session::{
     frame::{Event, Frame},
@@ -255,7 +256,7 @@ impl Projection for Writer {
                 self.model.clone_from(model);
             }
             EventKind::TurnWaiting { .. } if self.earlier_waits > 0 => self.earlier_waits -= 1,
-            EventKind::TurnWaiting { pending } => self.wait(pending, out),
+            EventKind::TurnWaiting { pending } => self.wait(&flattened(pending), out),
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
                 self.end(end, out);
             }

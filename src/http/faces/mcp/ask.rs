@@ -1,6 +1,7 @@
 //! The part of the protocol that runs in a session: a call that asks its agent, the client's answers to forms, and
 //! cancellation.
 
+use super::super::children::flattened;
 use super::super::exchange::{Exchange, New, renamed, waits_of};
 use super::super::transcript::Transcript;
 use super::handshake::Handshake;
@@ -16,11 +17,8 @@ use crate::http::session::call::Call;
 use crate::http::session::message::MessageBody;
 use crate::http::session::subscription::{ResponseMode, TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
-use crate::session::{
-    Session,
-    hub::{ByteReceiver, Interrupted, Projection},
-};
-use crate::types::{AgentId, ErrorCode, Problem, Scope, SessionId, SessionStatus, TurnId};
+use crate::session::hub::{ByteReceiver, Interrupted, Projection};
+use crate::types::{AgentId, ErrorCode, Problem, Scope, SessionId, TurnId};
 use futures::{
     FutureExt, StreamExt, TryStreamExt,
     channel::oneshot,
@@ -87,34 +85,16 @@ async fn run(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response
     };
     let session = session.ok_or_else(|| Problem::not_found("session"))?;
     let format = Rc::new(Format::new(call, asked, waits_of(session, &state.turn)?));
-    let pending = session.pending()?;
+    let pending = flattened(&session.pending()?);
     let responses = asked.params.get("inputResponses");
     let result = |id: &str| responses.and_then(|responses| responses.get(id));
     let own = pending.iter().filter(|call| call.turn == state.turn);
     let given = own.filter_map(|call| elicitation::given(call, Some(result(&call.call_id)?)));
     let given: Vec<_> = given.collect();
     if given.is_empty() {
-        return follow(call, session, &state.turn, format).await;
+        return TurnSubscription::current(call, session, &state.turn, format)?.respond(session).await;
     }
     exchange.run(call, Transcript::default(), New::Results(given), MessageBody::default(), "", format).await
-}
-
-/// Responds with a turn as it is: with what it waits for, or with its result.
-async fn follow(
-    call: &Call<'_>,
-    session: &Rc<Session>,
-    turn: &TurnId,
-    format: Rc<Format>,
-) -> Result<Response, Problem> {
-    let waits = session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting;
-    let subscription = match waits {
-        true => TurnSubscription::waiting(call, session, turn, format)?,
-        false => {
-            session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
-            TurnSubscription::replay(call, session, turn, format)?
-        }
-    };
-    subscription.respond(session).await
 }
 
 fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
@@ -161,7 +141,7 @@ pub(super) async fn cancel(call: &Call<'_>, notice: &Notice) -> Result<Response,
 /// Handles a legacy client's answer to a form. The response to the call goes on.
 pub(super) async fn answer(call: &Call<'_>, call_id: &str, reply: &Reply) -> Result<Response, Problem> {
     let session = call.session_of(None)?;
-    let pending = session.pending()?;
+    let pending = flattened(&session.pending()?);
     let waiting = pending.iter().find(|call| *call.call_id == *call_id);
     if let Some(result) = waiting.and_then(|call| elicitation::given(call, reply.result.as_ref())) {
         result.send(call, session, "", ResponseMode::Receipt).await?;

@@ -1,5 +1,6 @@
 //! Writes a turn as the response to a call: notifications of its progress, and its result.
 
+use super::super::children::flattened;
 use super::super::exchange::named;
 use super::super::sse;
 use super::elicitation;
@@ -190,7 +191,7 @@ impl Projection for Writer {
                 self.report(&format!("Starts the subagent {agent}: {task}"), out);
             }
             EventKind::TurnWaiting { .. } if self.earlier_waits > 0 => self.earlier_waits -= 1,
-            EventKind::TurnWaiting { pending } => self.wait(pending, out),
+            EventKind::TurnWaiting { pending } => self.wait(&flattened(pending), out),
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
                 self.end(end, out);
             }

@@ -1,5 +1,6 @@
 //! Writes a part of a turn as a response: the object, and the events that build it.
 
+use super::super::children::flattened;
 use super::chunks::Chunks;
 use super::id::ResponseId;
 use crate::session::{
@@ -106,7 +107,7 @@ impl Projection for Writer {
                 self.item(item, out);
             }
             EventKind::UsageUpdated { total, .. } => self.set_usage(total),
-            EventKind::TurnWaiting { pending } => self.wait(pending, record.at, out),
+            EventKind::TurnWaiting { pending } => self.wait(&flattened(pending), record.at, out),
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
                 self.set_usage(&end.usage);
                 self.end(end, record.at, out);

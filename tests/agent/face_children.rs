@@ -1,0 +1,163 @@
+//! Calls of subagents that clients of other protocols decide in the session that waits for them.
+
+use crate::http::{exchange, request, status, stream, whole};
+use crate::stage::Stage;
+use crate::subagents::{child, children, ruled};
+use edge_harness::types::{Policy, SessionStatus};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+fn send(stage: &Stage, route: &str, headers: &[(&str, &str)], body: &Value) -> edge_harness::http::Response {
+    exchange(stage, request(route, "", headers, body.to_string())).unwrap()
+}
+
+/// Sends a message of A2A, for a task unless it is `null`; returns the task.
+fn a2a(stage: &Stage, task: &Value, parts: &Value) -> Value {
+    let mut message = json!({"messageId": "m", "role": "ROLE_USER", "contextId": "s", "parts": parts});
+    if !task.is_null() {
+        message["taskId"] = task.clone();
+    }
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let response = send(stage, "POST /a2a", &[("a2a-version", "1.0")], &body);
+    let body = whole(response);
+    assert!(body["error"].is_null(), "{body}");
+    body["result"]["task"].clone()
+}
+
+/// The ids of the calls for which a task waits.
+fn asks(task: &Value) -> Vec<&str> {
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    let pending = task["status"]["message"]["parts"][1]["data"]["pending"].as_array().unwrap();
+    pending.iter().map(|call| call["callId"].as_str().unwrap()).collect()
+}
+
+fn approved(call: &str) -> Value {
+    json!({"data": {"callId": call, "approved": true}})
+}
+
+#[test]
+fn calls_of_several_subagents_are_approved_together() {
+    let stage = ruled("write_it", Policy::Ask);
+    let begun = a2a(&stage, &Value::Null, &json!([{"text": "both:twice:a"}]));
+    stage.settle_waiting();
+    let task = a2a_get(&stage, &begun);
+    let expected: Vec<_> =
+        children(&stage).iter().flat_map(|id| [format!("{id}/w1"), format!("{id}/w2")]).collect();
+    assert_eq!(asks(&task), expected);
+    // One of four, and then the others.
+    let task = a2a(&stage, &task["id"], &json!([approved(&expected[0])]));
+    assert_eq!(asks(&task), expected[1..]);
+    let rest: Vec<_> = expected[1..].iter().map(|call| approved(call)).collect();
+    let task = a2a(&stage, &task["id"], &json!(rest));
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!((stage.runs.borrow().get("w1"), stage.runs.borrow().get("w2")), (Some(&2), Some(&2)));
+    stage.settle();
+    stage.check();
+}
+
+fn a2a_get(stage: &Stage, task: &Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}});
+    whole(send(stage, "POST /a2a", &[("a2a-version", "1.0")], &body))["result"].clone()
+}
+
+#[test]
+fn a_call_of_a_subagent_is_an_interrupt() {
+    let stage = ruled("write_it", Policy::Ask);
+    let run = |more: Value| {
+        let mut body = json!({"threadId": "s", "runId": "r", "messages": []});
+        more.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+        let mut open = stream(send(&stage, "POST /ag-ui", &[], &body));
+        let events = crate::http::read_events(&stage, &mut open, 3_000);
+        events.last().unwrap()["outcome"].clone()
+    };
+    let outcome = run(json!({"messages": [{"id": "u", "role": "user", "content": "delegate:write:a"}]}));
+    let id = format!("{}/w", child(&stage));
+    assert_eq!((&outcome["type"], &outcome["interrupts"][0]["id"]), (&json!("interrupt"), &json!(id)));
+    let declined = json!({"interruptId": id, "status": "resolved", "payload": {"approved": false}});
+    assert_eq!(run(json!({ "resume": [declined] }))["type"], "success");
+    assert_eq!(stage.runs.borrow().get("a"), None);
+    assert_eq!(stage.session().state().status(), SessionStatus::Idle);
+}
+
+#[test]
+fn a_call_of_a_subagent_is_a_request_for_an_approval() {
+    let stage = ruled("write_it", Policy::Ask);
+    let create = |input: Value| {
+        let body = json!({"model": "default", "conversation": "s", "input": input});
+        let response = send(&stage, "POST /v1/responses", &[], &body);
+        assert_eq!(status(&response), 200);
+        whole(response)
+    };
+    let first = create(json!("delegate:write:a"));
+    let request = first["output"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(request["id"], format!("mcpr_{}/w", child(&stage)));
+    assert_eq!((&request["type"], &request["name"]), (&json!("mcp_approval_request"), &json!("write_it")));
+    let approval =
+        json!({"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": true});
+    let second = create(json!([approval]));
+    assert_eq!(second["status"], "completed");
+    let last = second["output"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["content"][0]["text"], "it came to: it came to: wrote a");
+    assert_eq!(stage.runs.borrow().get("a"), Some(&1));
+}
+
+#[test]
+fn a_call_of_a_subagent_is_a_form() {
+    let stage = ruled("write_it", Policy::Ask);
+    let ask = |more: Value| {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let arguments = json!({"message": "delegate:write:a", "session": "s"});
+        let mut params = json!({"name": "ask_agent", "arguments": arguments, "_meta": meta});
+        more.as_object().unwrap().iter().for_each(|(name, value)| params[name] = value.clone());
+        let headers = [
+            ("accept", "application/json"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "ask_agent"),
+        ];
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        whole(send(&stage, "POST /mcp", &headers, &body))["result"].clone()
+    };
+    let first = ask(json!({}));
+    let id = format!("{}/w", child(&stage));
+    assert_eq!(
+        (&first["resultType"], first["inputRequests"][&id].is_object()),
+        (&json!("input_required"), true)
+    );
+    let given = json!({&id: {"action": "accept", "content": {"approved": true}}});
+    let again = || ask(json!({"requestState": first["requestState"], "inputResponses": given}));
+    assert_eq!(again()["content"][0]["text"], "it came to: it came to: wrote a");
+    // A repetition reads the same result.
+    assert_eq!(again()["content"][0]["text"], "it came to: it came to: wrote a");
+    assert_eq!(stage.runs.borrow().get("a"), Some(&1));
+}
+
+#[test]
+fn only_subagents_of_the_turn_are_reached() {
+    let stage = ruled("write_it", Policy::Ask);
+    let begun = a2a(&stage, &Value::Null, &json!([{"text": "delegate:write:a"}]));
+    for call in ["other/w", &format!("{}/other", child(&stage)), "w"] {
+        let message = json!({
+            "messageId": "m", "role": "ROLE_USER", "taskId": begun["id"], "parts": [approved(call)],
+        });
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+        let body = whole(send(&stage, "POST /a2a", &[("a2a-version", "1.0")], &body));
+        assert_eq!(body["error"]["data"][0]["reason"], "TASK_NOT_FOUND", "{call}: {body}");
+    }
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
+    // Without a connection to the subagent, nothing is decided.
+    stage.others.down.set(true);
+    let message = json!({
+        "messageId": "m", "role": "ROLE_USER", "taskId": begun["id"], "parts": [{"text": "yes"}],
+    });
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let response = send(&stage, "POST /a2a", &[("a2a-version", "1.0")], &body);
+    assert_eq!(status(&response), 503);
+    stage.others.down.set(false);
+    let task = a2a(&stage, &begun["id"], &json!([{"text": "yes"}]));
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+}
