@@ -29,7 +29,7 @@ export class EdgeHarness {
 
   /** Returns one page of the sessions, newest first. */
   listSessions(query: { user?: string; agent?: string; limit?: number; cursor?: string } = {}): Promise<Page<SessionSummary>> {
-    return this.#transport.json("GET", "/v1/sessions", { query: { user: this.#transport.user, ...query } });
+    return this.#transport.json("GET", "/v1/sessions", { query });
   }
 
   /** Creates a ticket, with which a browser opens one session's event stream or WebSocket without a header. */

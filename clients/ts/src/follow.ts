@@ -31,7 +31,7 @@ export async function* follow(transport: Transport, session: string, options: Fo
     try {
       const response = await transport.once("GET", `/v1/sessions/${segment(session)}/events`, {
         headers: { accept: "text/event-stream" },
-        query: { after: last, until, user: transport.user },
+        query: { after: last, until },
         signal,
       });
       onConnection?.("open");
@@ -42,7 +42,8 @@ export async function* follow(transport: Transport, session: string, options: Fo
       }
       if (until === "idle") return;
     } catch (error) {
-      if (!(error instanceof EdgeHarnessError && error.isTransient)) throw error;
+      // A stream that is refused because of too many requests goes on when the server permits it again.
+      if (!(error instanceof EdgeHarnessError && (error.isTransient || error.code === "rate_limited"))) throw error;
       failure = error;
     }
     onConnection?.("lost");

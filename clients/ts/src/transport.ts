@@ -76,7 +76,10 @@ export class Transport {
   /** Sends a request once. */
   async once(method: string, path: string, options: RequestOptions): Promise<Response> {
     const url = new URL(this.url + path);
-    for (const [name, value] of Object.entries(options.query ?? {})) {
+    const query = { ...options.query };
+    // In each request: with a key, the server would otherwise not check whose session it is.
+    query["user"] ??= this.user;
+    for (const [name, value] of Object.entries(query)) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }
     const key = typeof this.#key === "string" ? this.#key : await this.#key();

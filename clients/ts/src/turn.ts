@@ -75,6 +75,8 @@ export class Turn implements AsyncIterable<Event> {
           idempotencyKey,
           signal: this.#signal,
         });
+        // A message that waits in the queue has no event here.
+        this.id = response.headers.get("x-turn-id") ?? undefined;
         for await (const { id, data } of serverSentEvents(response, this.#signal)) {
           const event = JSON.parse(data) as Event;
           this.id = event.turn;
@@ -82,6 +84,9 @@ export class Turn implements AsyncIterable<Event> {
           this.#note(event);
           yield event;
           if (this.#result) return;
+        }
+        if (this.id === undefined) {
+          throw new EdgeHarnessError({ code: "connection_lost", detail: "the connection was lost before the first event" });
         }
       } catch (error) {
         const isTransient = error instanceof EdgeHarnessError && error.isTransient;

@@ -40,6 +40,32 @@ test("sessions: create, get, change, fork, list, delete", async () => {
   await assert.rejects(copy.get(), { code: "not_found", status: 404 });
 });
 
+test("a client with a user reaches only the sessions of that user", async () => {
+  const [ann, bob] = ["ann", "bob"].map((name) => new EdgeHarness({ url, key, user: `${name}-${randomUUID()}` }));
+  const { id } = await bob.createSession();
+  const foreign = ann.session(id);
+  const requests = {
+    get: () => foreign.get(), view: () => foreign.view(), messages: () => all(foreign.messages()), update: () => foreign.update({ title: "x" }),
+    send: () => foreign.send("hi").result(), approve: () => foreign.approve("call_1", "approve"), answer: () => foreign.answer("call_1", "x"),
+    abort: () => foreign.abort(), attach: () => foreign.attach("x", { name: "x.txt", type: "text/plain" }), fork: () => foreign.fork(),
+    follow: () => all(foreign.follow({ until: "idle" })), delete: () => foreign.delete(),
+  };
+  for (const [name, request] of Object.entries(requests)) await assert.rejects(request(), { code: "not_found" }, name);
+  assert.equal((await bob.session(id).get()).id, id);
+});
+
+test("a queued message survives a lost connection", async (t) => {
+  const id = randomUUID();
+  const running = client.session(id).send("/slow 100 30");
+  for await (const event of running) if (event.type === "message.delta") break;
+  const proxy = await cuttingProxy(t, url);
+  const queued = new EdgeHarness({ url: proxy.url, key }).session(id).send("/say Later");
+  const result = queued.result();
+  while (queued.id === undefined) await new Promise((resolve) => setTimeout(resolve, 10));
+  proxy.cut();
+  assert.equal((await result).reply.text, "Later");
+});
+
 test("a turn is a stream of typed events with a result", async () => {
   const turn = session().send('/think Hm.\n/tool echo {"text": "hi"}\n/then /say Done');
   const events = await all(turn);

@@ -1,6 +1,7 @@
 // The key with which the page calls the server: kept for this tab, or on this device if the user wants so.
 import { EdgeHarness } from "@edge-harness/client";
 import { computed, signal } from "@preact/signals";
+import { decoded } from "./route.ts";
 
 const NAME = "edge-harness.key";
 
@@ -47,7 +48,7 @@ function keyOfAddress(): string | null {
   history.replaceState(null, "", location.pathname);
   if (!/^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname)) return null;
   forget();
-  const value = decodeURIComponent(given);
+  const value = decoded(given);
   sessionStorage.setItem(NAME, value);
   return value;
 }

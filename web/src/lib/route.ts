@@ -8,7 +8,16 @@ addEventListener("hashchange", () => (route.value = parse(location.hash)));
 
 function parse(hash: string): Route {
   const session = /^#\/chat\/(.+)$/.exec(hash)?.[1];
-  return { page: "chat", session: session === undefined ? null : decodeURIComponent(session) };
+  return { page: "chat", session: session === undefined ? null : decoded(session) };
+}
+
+/** Decodes a part of an address. Anyone can write an address, so it may be malformed; then it stays as it is. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Returns the address of a session, or of a new chat. */
