@@ -7,7 +7,7 @@ use crate::types::{ErrorCode, Problem};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
-const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-match, \
+const REQUEST_HEADERS: &str = "a2a-version, authorization, content-disposition, content-type, idempotency-key, if-match, \
     if-none-match, if-range, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
     openai-beta, openai-organization, openai-project, prefer, range, x-request-id, x-session-id";
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \

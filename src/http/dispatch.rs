@@ -172,7 +172,7 @@ fn to_session_of(
     let target = (face.target)(&request, &found.params)?;
     check_user(&principal, target.user.as_deref(), "/")?;
     check_agent(&gateway.config, target.agent.as_deref(), "/")?;
-    let session = forward::target_session(gateway, &request, &found.params, &principal, target.session)?;
+    let session = forward::target_session(gateway, &request, &found.params, &principal, &target)?;
     let message = match found.route.starts_turn && !target.controls {
         true => admitted(gateway, &principal, &session, &request)?,
         false => None,

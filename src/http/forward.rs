@@ -1,6 +1,7 @@
 //! Requests that the gateway forwards to the object of a session.
 
 use super::body;
+use super::face::Target;
 use super::forwarded::ForwardedMessage;
 use super::gateway::Gateway;
 use super::idempotency::{self, IdempotencyClaim};
@@ -82,7 +83,7 @@ pub async fn to_new_session(
     Ok(Box::new(Forward { body_read: true, claim, ..*forward }))
 }
 
-/// Returns the session of a request in another protocol: the one that it names; or one derived from tenant, user, route
+/// Returns the session of a request in another protocol: the one that `target` names; or one derived from tenant, user, route
 /// and Idempotency-Key; or a new one.
 ///
 /// # Errors
@@ -92,12 +93,13 @@ pub fn target_session(
     request: &Request,
     params: &Params,
     principal: &Principal,
-    named: Option<SessionId>,
+    target: &Target,
 ) -> Result<SessionId, Problem> {
-    match (named, idempotency::key(request)?) {
-        (Some(session), _) => Ok(session),
+    match (&target.session, idempotency::key(request)?) {
+        (Some(session), _) => Ok(session.clone()),
         (None, Some(key)) => {
-            let name = json!([params.pattern(), principal.tenant, principal.user, key]).to_string();
+            let user = principal.user.as_deref().or(target.user.as_deref());
+            let name = json!([params.pattern(), principal.tenant, user, key]).to_string();
             Ok(SessionId::derive(&name))
         }
         (None, None) => Ok(gateway.make_id()),

@@ -2,7 +2,7 @@
 
 use super::decode;
 use crate::ports::{StoreError, session_store::StoredRecord};
-use crate::types::{Cursor, Delta, Record, TurnId};
+use crate::types::{Cursor, Delta, EventKind, Record, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -28,6 +28,13 @@ pub enum Event<'a> {
     Record(&'a Record),
     /// A piece of a message that is being streamed.
     Delta(&'a Delta),
+}
+
+impl Event<'_> {
+    /// Returns whether the turn waits for a person or client from here on.
+    pub fn is_wait(&self) -> bool {
+        matches!(self, Self::Record(record) if matches!(record.kind, EventKind::TurnWaiting { .. }))
+    }
 }
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 //! decision gets the result of the first one.
 
 use super::{DocumentKey, Session, decode, encode};
-use crate::ports::StoreError;
+use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
     CallId, CallStatus, ChildStatus, ChildWait, Decider, EventKind, Pending, Resolution, SessionId,
     Suspension, TurnId, TurnPhase, TurnStatus, WaitKind,
@@ -166,6 +166,36 @@ impl Session {
             }
         }
         Ok(false)
+    }
+
+    /// Returns how often a turn has waited.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn waits(&self, turn: &TurnId) -> Result<u32, StoreError> {
+        let select = Select { turn: Some(turn), kinds: &["turn.waiting"], ..Select::default() };
+        self.records(select).try_fold(0, |waits, record| record.map(|_| waits + 1))
+    }
+
+    /// Returns how often a turn had waited when a call was decided or answered; `None` if it was not.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn waits_before(&self, turn: &TurnId, call: &CallId) -> Result<Option<u32>, StoreError> {
+        let kinds = &["turn.waiting", "approval.decided", "answer.given"];
+        let mut waits = 0;
+        for record in self.records(Select { turn: Some(turn), kinds, ..Select::default() }) {
+            match record?.kind {
+                EventKind::TurnWaiting { .. } => waits += 1,
+                EventKind::ApprovalDecided { call_id, .. } | EventKind::AnswerGiven { call_id, .. }
+                    if call_id == *call =>
+                {
+                    return Ok(Some(waits));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the current turn, running or waiting.

@@ -19,6 +19,7 @@ mod denials;
 mod discipline;
 mod eviction;
 mod face_children;
+mod face_repeats;
 mod files;
 mod follow_ups;
 mod hooks;

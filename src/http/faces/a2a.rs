@@ -13,7 +13,7 @@ use self::rpc::{Asked, Fault, Method, no_push_notifications};
 use self::task::{State, Task, TaskId};
 use self::writer::Writer;
 use super::children::flattened;
-use super::exchange::{Exchange, renamed, waits, waits_of};
+use super::exchange::{Exchange, renamed};
 use super::transcript::Transcript;
 use crate::agent::SessionHost;
 use crate::http::face::{Face, Target};
@@ -157,6 +157,10 @@ fn own_task(call: &Call<'_>, id: &str) -> Result<(TaskId, Task), Problem> {
         ErrorCode::NotFound => Problem::not_found("task"),
         _ => problem,
     })?;
+    let agent = call.params.get("agent");
+    if !agent.is_empty() && *session.state().meta.agent != *agent {
+        return Err(Problem::not_found("task"));
+    }
     let task = Task::read(session, &id)?;
     Ok((id, task))
 }
@@ -181,10 +185,6 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
         streams: asked.method == Method::Stream,
         returns_at_once: configuration.return_immediately,
         history: configuration.history_length,
-        waits: call
-            .find(user.as_deref())
-            .and_then(|session| session.map_or(Ok(0), |own| waits(own)))
-            .map_err(fault)?,
         ..Format::new(call, asked)
     };
     let (new, body) = message.read(pending.as_deref()).map_err(fault)?;
@@ -199,7 +199,14 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
 
 /// Names the fields of a native message as the request names them.
 fn with_own_names(problem: Problem) -> Problem {
-    renamed(problem, &[("/content", "/params/message/parts"), ("/parts", "/params/message/parts")])
+    renamed(
+        problem,
+        &[
+            ("/agent", "/params/message/contextId"),
+            ("/content", "/params/message/parts"),
+            ("/parts", "/params/message/parts"),
+        ],
+    )
 }
 
 /// Aborts the turn of a task, or removes it from the queue.
@@ -219,8 +226,13 @@ async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
 /// Follows a task from its start.
 async fn subscribe(call: &Call<'_>, id: &TaskId, asked: &Rc<Asked>) -> Result<Response, Problem> {
     let session = call.session()?;
-    let format = Format { streams: true, waits: waits_of(session, &id.turn)?, ..Format::new(call, asked) };
-    TurnSubscription::replay(call, session, &id.turn, Rc::new(format))?.respond(session).await
+    let format = Rc::new(Format { streams: true, ..Format::new(call, asked) });
+    let subscription = match session.is_current_turn(&id.turn) {
+        true => TurnSubscription::current(call, session, &id.turn, format)?,
+        // In the queue.
+        false => TurnSubscription::replay(call, session, &id.turn, format, 0)?,
+    };
+    subscription.respond(session).await
 }
 
 /// Returns a page of the tasks of a context, newest first. A page covers a number of turns, of which the filters may leave
@@ -274,8 +286,6 @@ struct Format {
     streams: bool,
     returns_at_once: bool,
     history: Option<usize>,
-    /// How often the turn has waited before.
-    waits: u32,
 }
 
 impl Format {
@@ -288,7 +298,6 @@ impl Format {
             streams: false,
             returns_at_once: false,
             history: None,
-            waits: 0,
         }
     }
 
@@ -319,9 +328,9 @@ impl TurnFormat for Format {
         Box::new(writer)
     }
 
-    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
         let mut writer = self.writer(turn);
-        writer.earlier_waits = self.waits;
+        writer.earlier_waits = waits;
         Box::new(writer)
     }
 

@@ -6,7 +6,7 @@ mod writer;
 use self::request::{Asked, RunInput};
 use self::writer::Writer;
 use super::children::flattened;
-use super::exchange::{Exchange, waits};
+use super::exchange::Exchange;
 use crate::agent::SessionHost;
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -46,9 +46,7 @@ struct Run {
     thread: String,
     run: String,
     host: Weak<SessionHost>,
-    /// How often the turn has waited before.
-    waits: u32,
-    /// The messages before the turn.
+    /// The messages before the turn, for a client that follows the run from its start.
     snapshot: Option<Value>,
 }
 
@@ -70,8 +68,8 @@ impl TurnFormat for Run {
         self.writer(0, None)
     }
 
-    fn replay(&self, _turn: &TurnId) -> Box<dyn Projection> {
-        self.writer(self.waits, self.snapshot.clone())
+    fn replay(&self, _turn: &TurnId, waits: u32) -> Box<dyn Projection> {
+        self.writer(waits, self.snapshot.clone())
     }
 
     fn respond<'a>(
@@ -95,7 +93,6 @@ pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
         thread: input.thread_id.clone(),
         run: input.run_id.clone(),
         host: Rc::downgrade(call.host),
-        waits: session.map_or(Ok(0), |session| waits(session))?,
         snapshot: None,
     };
     let Asked { transcript, new, message } = input.read(call.principal.user.is_none(), &pending)?;
@@ -112,7 +109,7 @@ pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
         return Err(Problem::field("/messages", detail));
     };
     let run = Run { snapshot: Some(messages_before(session, &turn)?), ..run };
-    TurnSubscription::replay(call, session, &turn, Rc::new(run))?.respond(session).await
+    TurnSubscription::current(call, session, &turn, Rc::new(run))?.respond(session).await
 }
 
 /// Returns the newest messages of the conversation up to the message that started the turn.

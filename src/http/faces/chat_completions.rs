@@ -25,7 +25,7 @@ use crate::http::session::call::Call;
 use crate::http::session::feed;
 use crate::http::session::subscription::TurnFormat;
 use crate::session::{
-    frame::Event,
+    frame::{Event, Frame},
     hub::{ByteReceiver, Interrupted, Projection},
 };
 use crate::types::{
@@ -91,6 +91,7 @@ fn with_own_names(problem: Problem) -> Problem {
             ("/client_tools", "/tools"),
             ("/output_schema", "/response_format/json_schema/schema"),
             ("/instructions", "/messages"),
+            ("/agent", "/model"),
             ("/content", "/messages"),
             ("/parts", "/messages"),
         ],
@@ -113,11 +114,17 @@ struct Completion {
 struct Whole {
     text: String,
     reasoning: String,
+    /// The lengths of both up to the end of the last complete message.
+    completed: (usize, usize),
     end: Option<(StatusCode, Value)>,
 }
 
 impl TurnFormat for Completion {
     fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
+        self.replay(turn, 0)
+    }
+
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
         let head = json!({
             "id": format!("chatcmpl-{turn}"),
             "object": if self.streams { "chat.completion.chunk" } else { "chat.completion" },
@@ -130,7 +137,9 @@ impl TurnFormat for Completion {
             includes_usage: self.includes_usage,
             session: self.session.clone(),
             written: Rc::clone(&self.written),
+            earlier_waits: waits,
             has_begun: false,
+            has_ended: false,
             text: TextOut::default(),
             usage: Usage::default(),
         })
@@ -166,13 +175,23 @@ struct Choice {
     includes_usage: bool,
     session: Option<SessionId>,
     written: Rc<RefCell<Whole>>,
+    /// How often the turn has waited before the response begins.
+    earlier_waits: u32,
     has_begun: bool,
+    has_ended: bool,
     text: TextOut,
     usage: Usage,
 }
 
 impl Projection for Choice {
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        if self.earlier_waits > 0 {
+            self.earlier_waits -= u32::from(event.is_wait());
+            return;
+        }
         let record = match event {
             Event::Delta(Delta::Text { delta, .. }) => {
                 let text = self.text.add(delta);
@@ -183,8 +202,8 @@ impl Projection for Choice {
             Event::Record(record) => record,
         };
         match &record.kind {
-            EventKind::MessageCompleted { .. } => self.text.end_message(),
-            EventKind::TurnResumed { .. } => self.text.restart(),
+            EventKind::MessageCompleted { .. } => self.end_message(),
+            EventKind::TurnResumed { .. } => self.void_message(),
             EventKind::UsageUpdated { total, .. } => self.usage = *total,
             EventKind::TurnWaiting { pending } => self.wait(&flattened(pending), out),
             EventKind::TurnFailed(end) => self.fail(end, out),
@@ -194,6 +213,10 @@ impl Projection for Choice {
             }
             _ => {}
         }
+    }
+
+    fn is_last(&self, _frame: &Frame) -> bool {
+        self.has_ended
     }
 }
 
@@ -208,6 +231,23 @@ impl Choice {
         }
         let whole = &mut *self.written.borrow_mut();
         if field == "content" { &mut whole.text } else { &mut whole.reasoning }.push_str(text);
+    }
+
+    fn end_message(&mut self) {
+        self.text.end_message();
+        let whole = &mut *self.written.borrow_mut();
+        whole.completed = (whole.text.len(), whole.reasoning.len());
+    }
+
+    /// Voids the text of the current message, as far as it was not sent.
+    fn void_message(&mut self) {
+        if self.streams {
+            return self.text.restart();
+        }
+        self.text.forget();
+        let whole = &mut *self.written.borrow_mut();
+        whole.text.truncate(whole.completed.0);
+        whole.reasoning.truncate(whole.completed.1);
     }
 
     /// Hands out the calls of the client's tools. Other calls that wait cannot be decided here, so the text names them.
@@ -237,6 +277,7 @@ impl Choice {
     }
 
     fn fail(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
+        self.has_ended = true;
         let (status, body) = openai::failed_turn(end.error.as_ref());
         match self.streams {
             true => sse::write(&body, out),
@@ -246,6 +287,7 @@ impl Choice {
 
     /// Ends the response. `last` is the rest of the message.
     fn finish(&mut self, last: Value, reason: &str, out: &mut Vec<u8>) {
+        self.has_ended = true;
         let usage = usage(&self.usage);
         if self.streams {
             self.chunk(last, Some(reason), out);

@@ -8,9 +8,8 @@ use crate::http::session::call::Call;
 use crate::http::session::message::MessageBody;
 use crate::http::session::subscription::{ResponseMode, TurnFormat, TurnSubscription};
 use crate::http::session::{checks, decisions, turns};
-use crate::ports::session_store::Select;
 use crate::session::{Session, artifacts::Content as Attachment};
-use crate::types::{CallId, Decision, FieldError, Pending, Problem, TurnId};
+use crate::types::{CallId, Decision, FieldError, Pending, Problem};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use std::rc::Rc;
@@ -60,7 +59,10 @@ impl CallResult {
         }
         let call_id = CallId::from(id);
         match self.given {
-            Given::Answer(answer) => decisions::answer_as(call, session, &call_id, answer, mode).await,
+            Given::Answer(answer) => {
+                call.host.ensure_current(session, &call_id, &answer, None).await?;
+                decisions::answer_as(call, session, &call_id, answer, mode).await
+            }
             Given::Decision(approves, reason) => {
                 let decision = if approves { Decision::Approve } else { Decision::Decline };
                 decisions::decide_as(call, session, &call_id, (decision, reason), mode).await
@@ -129,16 +131,34 @@ impl Exchange {
             New::Message(files) => files,
             New::Results(results) => return self.resume(call, results, suffix, format).await,
         };
-        if call.find(self.user.as_deref())?.is_none() {
-            let mut meta = call.new_meta(self.user.clone(), self.agent)?;
-            meta.model = checks::model(call.host, self.model.or(meta.model))?;
-            meta.ephemeral = self.is_ephemeral;
-            transcript.create(call, meta).await?;
-        }
-        let message = MessageBody { user: self.user, ..message };
-        let message = with_files(&call.again()?, message, files).await?;
         let mode = ResponseMode::Face(format);
-        turns::post_as(&call.again()?, &mode, &|| Ok(message.clone())).await
+        let message = MessageBody { user: self.user.clone(), ..message };
+        let session = call.find(self.user.as_deref())?;
+        if let Some(session) = session {
+            self.check_agent(session)?;
+            return post(call, message, files, &mode).await;
+        }
+        let mut meta = call.new_meta(self.user, self.agent)?;
+        meta.model = checks::model(call.host, self.model.or(meta.model))?;
+        meta.ephemeral = self.is_ephemeral;
+        let turns = transcript.turns();
+        transcript.create(call, meta).await?;
+        let posted = post(&call.again()?, message, files, &mode).await;
+        if posted.is_err() {
+            discard(&call.again()?, turns).await?;
+        }
+        posted
+    }
+
+    /// Checks that a session belongs to the agent that the request names.
+    fn check_agent(&self, session: &Session) -> Result<(), Problem> {
+        let own = &session.state().meta.agent;
+        match &self.agent {
+            Some(agent) if **agent != **own => {
+                Err(Problem::field("/agent", format!("the session belongs to the agent {:?}", &**own)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Continues a turn that waits.
@@ -164,6 +184,33 @@ impl Exchange {
     }
 }
 
+/// Posts a message to a session, after its files.
+async fn post(
+    call: &Call<'_>,
+    message: MessageBody,
+    files: Vec<Attachment>,
+    mode: &ResponseMode,
+) -> Result<Response, Problem> {
+    let session = call.session_of(message.user.clone())?;
+    // A repeated message is not posted, so its files are not stored again.
+    let files = if turns::is_repeated(call, session)? { Vec::new() } else { files };
+    let message = with_files(call, message, files).await?;
+    turns::post_as(&call.again()?, mode, &|| Ok(message.clone())).await
+}
+
+/// Erases a session that was created for a message which is refused, unless another request uses it.
+async fn discard(call: &Call<'_>, turns: usize) -> Result<(), Problem> {
+    let Ok(session) = call.session() else { return Ok(()) };
+    let is_unused = {
+        let activity = &session.state().activity;
+        activity.turn.is_none() && activity.queue.is_empty() && activity.totals.turns == turns as u64
+    };
+    if is_unused {
+        call.host.erase(&call.principal.tenant, call.session_id).await?;
+    }
+    Ok(())
+}
+
 /// Stores the files of a message as attachments of its session.
 async fn with_files(
     call: &Call<'_>,
@@ -182,24 +229,6 @@ async fn with_files(
     }
     message.parts = Some(parts);
     Ok(message)
-}
-
-/// Returns how often the current turn has waited.
-///
-/// # Errors
-/// A failed store.
-pub(super) fn waits(session: &Session) -> Result<u32, Problem> {
-    let turn = session.current_turn();
-    turn.map_or(Ok(0), |turn| waits_of(session, &turn))
-}
-
-/// Returns how often a turn has waited.
-///
-/// # Errors
-/// A failed store.
-pub(super) fn waits_of(session: &Session, turn: &TurnId) -> Result<u32, Problem> {
-    let select = Select { turn: Some(turn), kinds: &["turn.waiting"], ..Select::default() };
-    Ok(session.records(select).try_fold(0, |waits, record| record.map(|_| waits + 1))?)
 }
 
 /// Decodes a data URL (RFC 2397) with base64.

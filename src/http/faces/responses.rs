@@ -13,7 +13,7 @@ use self::id::ResponseId;
 use self::request::{ResponseRequest, defaults};
 pub use self::socket::ResponsesSocket;
 use self::writer::{Writer, Written};
-use super::exchange::{Exchange, New, renamed, waits};
+use super::exchange::{Exchange, New, renamed};
 use super::openai::{self, messages::Conversation};
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -28,7 +28,9 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Interrupted, Projection},
 };
-use crate::types::{Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, Timestamp, TurnId};
+use crate::types::{
+    Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, SessionStatus, Timestamp, TurnId,
+};
 use futures::{
     FutureExt, TryStreamExt,
     future::{LocalBoxFuture, ready},
@@ -77,8 +79,9 @@ impl Reading {
         Self { id, fields, suffix, asked_at, streams: false, is_background: false, after: None, written }
     }
 
-    fn writer(&self, turn: &TurnId, skip: u32) -> Writer {
-        let id = ResponseId { turn: turn.clone(), ..self.id.clone() };
+    /// Creates the writer of a part of a turn, of which this many parts are skipped.
+    fn writer(&self, turn: &TurnId, part: u32, skip: u32) -> Writer {
+        let id = ResponseId { turn: turn.clone(), part, ..self.id.clone() };
         let written = Written::new(&id, self.asked_at, &self.suffix, self.fields.clone());
         let written = Rc::new(RefCell::new(written));
         self.written.replace(Some(Rc::clone(&written)));
@@ -90,11 +93,11 @@ impl Reading {
 
 impl TurnFormat for Reading {
     fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
-        Box::new(self.writer(turn, 0))
+        Box::new(self.writer(turn, self.id.part, 0))
     }
 
-    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
-        Box::new(self.writer(turn, self.id.part))
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
+        Box::new(self.writer(turn, waits, waits))
     }
 
     fn respond<'a>(
@@ -141,7 +144,9 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
         check_newest(session.map(Rc::as_ref), &previous)?;
     }
     let part = match (&conversation.new, session) {
-        (New::Results(_), Some(session)) => waits(session)?,
+        (New::Results(_), Some(session)) => {
+            session.current_turn().map_or(Ok(0), |turn| session.waits(&turn))?
+        }
         _ => 0,
     };
     let id = ResponseId { turn: TurnId::none(), part, session: call.session_id.clone() };
@@ -173,6 +178,7 @@ fn with_own_names(problem: Problem) -> Problem {
         &[
             ("/client_tools", "/tools"),
             ("/output_schema", "/text/format/schema"),
+            ("/agent", "/model"),
             ("/content", "/input"),
             ("/parts", "/input"),
         ],
@@ -196,14 +202,14 @@ pub async fn show(call: &Call<'_>) -> Result<Response, Problem> {
     whole(call, session, &id)?;
     let fields = defaults(&session.state().meta.agent);
     let reading = Reading { streams: true, after, ..Reading::of(call, id.clone(), fields) };
-    TurnSubscription::replay(call, session, &id.turn, Rc::new(reading))?.respond(session).await
+    TurnSubscription::replay(call, session, &id.turn, Rc::new(reading), id.part)?.respond(session).await
 }
 
 /// Returns a response as it is now.
 fn whole(call: &Call<'_>, session: &Rc<Session>, id: &ResponseId) -> Result<Value, Problem> {
     let fields = defaults(&session.state().meta.agent);
     let reading = Reading::of(call, id.clone(), fields);
-    let mut writer = reading.writer(&id.turn, id.part);
+    let mut writer = reading.writer(&id.turn, id.part, id.part);
     let mut next = Some(Cursor::default());
     while let Some(cursor) = next {
         let (frames, more) = session.replay(cursor, Some(&id.turn), true, PAGE_RECORDS)?;
@@ -229,7 +235,11 @@ pub async fn cancel(call: &Call<'_>) -> Result<Response, Problem> {
     let id = ResponseId::parse(call.params.get("response"))?;
     let session = call.session()?;
     whole(call, session, &id)?;
-    turns::end(call.host, &id.turn).await?;
+    // An earlier part of the turn is complete. The newest one is, too, while the turn waits.
+    let waits = session.is_current_turn(&id.turn) && session.state().status() == SessionStatus::Waiting;
+    if id.part + u32::from(waits) == session.waits(&id.turn)? {
+        turns::end(call.host, &id.turn).await?;
+    }
     response::json(StatusCode::OK, &whole(call, session, &id)?)
 }
 

@@ -8,7 +8,9 @@ pub(super) struct TextOut {
     sent: String,
     /// Sent text that was voided, and the new text as far as it equals it.
     voided: Option<(String, String)>,
-    /// Whether text follows that of an earlier message.
+    /// Whether an earlier message has text.
+    is_later: bool,
+    /// Whether the next text is the first of its message, and follows that of an earlier one.
     follows: bool,
 }
 
@@ -38,17 +40,27 @@ impl TextOut {
 
     /// Ends the current message.
     pub fn end_message(&mut self) {
-        self.follows |= !self.sent.is_empty() || self.voided.is_some();
+        self.is_later |= !self.sent.is_empty() || self.voided.is_some();
+        self.follows = self.is_later;
         self.sent.clear();
         self.voided = None;
     }
 
     /// Voids the current message: its text will be written anew.
     pub fn restart(&mut self) {
+        if let Some((_, new)) = &mut self.voided {
+            return new.clear();
+        }
         let sent = std::mem::take(&mut self.sent);
         if !sent.is_empty() {
             self.voided = Some((sent, String::new()));
         }
+    }
+
+    /// Voids the current message, of which nothing was sent.
+    pub fn forget(&mut self) {
+        self.sent.clear();
+        self.follows = self.is_later;
     }
 }
 
@@ -75,5 +87,25 @@ mod tests {
         assert_eq!([text.add("Hel"), text.add("p!")], ["", "\n\nHelp!"]);
         text.end_message();
         assert_eq!(text.add("x"), "\n\nx");
+    }
+
+    #[test]
+    fn text_that_is_voided_twice_is_not_repeated() {
+        let mut text = TextOut::default();
+        assert_eq!(text.add("Hel"), "Hel");
+        text.restart();
+        assert_eq!(text.add("He"), "");
+        text.restart();
+        assert_eq!([text.add("Hel"), text.add("lo")], ["", "lo"]);
+    }
+
+    #[test]
+    fn a_message_that_is_forgotten_is_written_anew() {
+        let mut text = TextOut::default();
+        text.add("a");
+        text.end_message();
+        assert_eq!(text.add("b"), "\n\nb");
+        text.forget();
+        assert_eq!(text.add("c"), "\n\nc");
     }
 }

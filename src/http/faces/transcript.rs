@@ -41,6 +41,11 @@ struct PastCall {
 }
 
 impl Transcript {
+    /// Returns the number of turns.
+    pub fn turns(&self) -> usize {
+        self.turns.len()
+    }
+
     /// Adds a message of the user.
     pub fn user(&mut self, text: &str) {
         match self.turns.last_mut() {

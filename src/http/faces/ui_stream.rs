@@ -8,7 +8,7 @@ mod writer;
 use self::request::{Asked, ChatRequest};
 pub use self::socket::ChatSocket;
 use self::writer::Writer;
-use super::exchange::{Exchange, New, waits};
+use super::exchange::{Exchange, New};
 use crate::http::body;
 use crate::http::face::{Face, Target};
 use crate::http::owner::session_id;
@@ -49,9 +49,7 @@ fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {
 struct UiStream {
     /// The names of the tools that the client runs.
     client_tools: Vec<String>,
-    /// How often the turn has waited before.
-    waits: u32,
-    /// Whether the client has the message up to there.
+    /// Whether the client has the message up to the last wait.
     is_continued: bool,
 }
 
@@ -60,9 +58,9 @@ impl TurnFormat for UiStream {
         Box::new(Writer::new(turn, self.client_tools.clone()))
     }
 
-    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
         let writer = Writer::new(turn, self.client_tools.clone());
-        Box::new(if self.is_continued { writer.after(self.waits) } else { writer.through(self.waits) })
+        Box::new(if self.is_continued { writer.after(waits) } else { writer.through(waits) })
     }
 
     fn respond<'a>(
@@ -87,8 +85,7 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
     let Asked { transcript, new, message } =
         asked.read(|id| pending.iter().any(|call| call.call_id == *id))?;
-    let waits = session.map_or(Ok(0), |session| waits(session))?;
-    let format = UiStream { client_tools, waits, is_continued: true };
+    let format = UiStream { client_tools, is_continued: true };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
     {
@@ -107,8 +104,8 @@ async fn follow_on(call: &Call<'_>, session: &Rc<Session>, format: UiStream) -> 
         (Some(turn), SessionStatus::Waiting) => {
             TurnSubscription::waiting(call, session, &turn, Rc::new(format))?.respond(session).await
         }
-        (Some(turn), SessionStatus::Running) if format.waits > 0 => {
-            TurnSubscription::replay(call, session, &turn, Rc::new(format))?.respond(session).await
+        (Some(turn), SessionStatus::Running) if session.waits(&turn)? > 0 => {
+            TurnSubscription::current(call, session, &turn, Rc::new(format))?.respond(session).await
         }
         _ => {
             let detail = "no call of this message waits for the client";
@@ -140,8 +137,8 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
     let Some(turn) = turn else { return nothing() };
     let client_tools = tools_of_clients(call, Some(session));
-    let format = UiStream { client_tools, waits: waits(session)?, is_continued: false };
-    TurnSubscription::replay(call, session, &turn, Rc::new(format))?.respond(session).await
+    let format = UiStream { client_tools, is_continued: false };
+    TurnSubscription::current(call, session, &turn, Rc::new(format))?.respond(session).await
 }
 
 /// `POST /api/chat/{id}/stop`: aborts the running turn.

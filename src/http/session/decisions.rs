@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, CallId, Decision, Problem, Scope, TurnStatus};
+use crate::types::{Approver, CallId, Decision, Problem, Scope, SessionStatus, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -155,7 +155,15 @@ async fn resolve(
             TurnSubscription::waiting(call, session, &turn, format)?.respond(session).await
         }
         TurnEffect::None if let ResponseMode::Face(format) = mode => {
-            TurnSubscription::replay(call, session, &turn, format)?.respond(session).await
+            let (before, waits) = (session.waits_before(&turn, call_id)?, session.waits(&turn)?);
+            let subscription = match before {
+                // The turn has continued since: the repeated request gets the same response.
+                Some(before) if before < waits || session.state().status() != SessionStatus::Waiting => {
+                    TurnSubscription::replay(call, session, &turn, format, before)?
+                }
+                _ => TurnSubscription::current(call, session, &turn, format)?,
+            };
+            subscription.respond(session).await
         }
         // A repeated request gets the stream, too: the connection of the first may have been lost.
         TurnEffect::Waits | TurnEffect::None

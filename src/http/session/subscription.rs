@@ -32,10 +32,9 @@ pub trait TurnFormat {
     /// Returns the projection of a turn.
     fn projection(&self, turn: &TurnId) -> Box<dyn Projection>;
 
-    /// Returns the projection of a turn that is replayed from its start, although the response may begin later.
-    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
-        self.projection(turn)
-    }
+    /// Returns the projection of a turn that is replayed from its start. The response is the part that follows after this
+    /// many waits.
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection>;
 
     /// Builds the response. `written` is what the projection writes.
     fn respond<'a>(
@@ -99,7 +98,8 @@ impl TurnSubscription {
         Self { turn: turn.clone(), source }
     }
 
-    /// Subscribes to a turn from its start, in the format of another protocol.
+    /// Subscribes to a turn from its start, in the format of another protocol. The response is the part after this many
+    /// waits.
     ///
     /// # Errors
     /// A failed store.
@@ -108,10 +108,11 @@ impl TurnSubscription {
         session: &Rc<Session>,
         turn: &TurnId,
         format: Rc<dyn TurnFormat>,
+        waits: u32,
     ) -> Result<Self, Problem> {
         let interest = Interest { turn: Some(turn.clone()), until_idle: false };
         let (listener, stream) = Listener::new(interest, call.principal);
-        feed::start(call.host, session, Feed::from_start(listener.projected(format.replay(turn))))?;
+        feed::start(call.host, session, Feed::from_start(listener.projected(format.replay(turn, waits))))?;
         Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
     }
 
@@ -132,7 +133,7 @@ impl TurnSubscription {
         Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
     }
 
-    /// Subscribes to a turn as it is: to what it waits for, or else from its start.
+    /// Subscribes to a turn as it is: to what it waits for, or else to what follows its last wait.
     ///
     /// # Errors
     /// `not_found` for an unknown turn, and a failed store.
@@ -146,7 +147,8 @@ impl TurnSubscription {
             return Self::waiting(call, session, turn, format);
         }
         session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
-        Self::replay(call, session, turn, format)
+        let waits = session.waits(turn)?;
+        Self::replay(call, session, turn, format, waits)
     }
 
     /// Returns the response: the stream, or the turn when it has ended or is suspended.

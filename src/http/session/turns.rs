@@ -198,12 +198,23 @@ fn replay(
             feed::sse(call, session, Cursor::default(), interest)?
         }
         ResponseMode::Face(format) => {
-            let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format))?;
+            let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format), 0)?;
             return Ok(Replayed::Turn(subscription, Rc::clone(session)));
         }
         _ => response::json(StatusCode::OK, &TurnAnswer::from(view))?,
     };
     Ok(Replayed::Response(response))
+}
+
+/// Returns whether a request repeats an earlier one with the same Idempotency-Key.
+///
+/// # Errors
+/// A failed store.
+pub fn is_repeated(call: &Call<'_>, session: &Session) -> Result<bool, Problem> {
+    match &call.key {
+        Some(key) => Ok(documents::find(call, session, key)?.is_some()),
+        None => Ok(false),
+    }
 }
 
 /// Ends a turn, or removes its message from the queue. Returns whether there was such a turn.

@@ -6,7 +6,7 @@ use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
 use crate::types::{Category, Effect, Pending, Problem, WaitKind};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -153,11 +153,12 @@ impl RunInput {
     pub fn read(self, may_instruct: bool, pending: &[Pending]) -> Result<Asked, Problem> {
         let mut results = Vec::new();
         for (index, entry) in self.resume.into_iter().enumerate() {
-            let Some(call) = pending.iter().find(|call| *call.call_id == *entry.interrupt_id) else {
-                continue;
-            };
-            let given = entry.given(call.kind, &format!("/resume/{index}/payload"))?;
-            results.push(CallResult { id: call.call_id.to_string(), given });
+            let id = entry.interrupt_id.clone();
+            let waiting = pending.iter().find(|call| *call.call_id == *id);
+            // A call that does not wait any more was decided by the same request before, or there is no such call.
+            let kind = waiting.map_or_else(|| entry.probable_kind(), |call| call.kind);
+            let given = entry.given(kind, &format!("/resume/{index}/payload"))?;
+            results.push(CallResult { id, given });
         }
         let mut background: Vec<_> = self
             .context
@@ -217,10 +218,20 @@ impl RunInput {
 }
 
 impl Resume {
+    /// Returns what a call with this answer has waited for.
+    fn probable_kind(&self) -> WaitKind {
+        let is_decision = self.payload.is_boolean() || self.payload["approved"].is_boolean();
+        if is_decision { WaitKind::Approval } else { WaitKind::Question }
+    }
+
     fn given(self, kind: WaitKind, at: &str) -> Result<Given, Problem> {
         let is_canceled = matches!(self.status, ResumeStatus::Cancelled);
         if kind != WaitKind::Approval {
-            let answer = if is_canceled { Value::from(NO_ANSWER) } else { self.payload };
+            let answer = match (is_canceled, kind) {
+                (false, _) => self.payload,
+                (true, WaitKind::Plan) => json!({"action": "rejected"}),
+                (true, _) => Value::from(NO_ANSWER),
+            };
             return Ok(Given::Answer(CallAnswer::Answer(answer)));
         }
         let reason = self.payload.get("reason").and_then(Value::as_str).map(str::to_owned);

@@ -22,6 +22,8 @@ pub(super) struct Writer {
     snapshot: Option<Value>,
     /// How often the turn has waited before; the run does not end there.
     earlier_waits: u32,
+    /// Whether the client has the turn up to the last of these waits.
+    is_continued: bool,
     read_state: ReadState,
     /// The state that the client has.
     state: Map<String, Value>,
@@ -49,6 +51,7 @@ impl Writer {
         Self {
             thread,
             run,
+            is_continued: snapshot.is_none(),
             snapshot,
             earlier_waits,
             read_state,
@@ -208,6 +211,10 @@ impl Writer {
 impl Projection for Writer {
     fn write(&mut self, next: Event<'_>, out: &mut Vec<u8>) {
         if self.has_ended {
+            return;
+        }
+        if self.is_continued && self.earlier_waits > 0 {
+            self.earlier_waits -= u32::from(next.is_wait());
             return;
         }
         self.begin(out);

@@ -2,7 +2,7 @@
 //! cancellation.
 
 use super::super::children::flattened;
-use super::super::exchange::{Exchange, New, renamed, waits_of};
+use super::super::exchange::{Exchange, New, renamed};
 use super::super::transcript::Transcript;
 use super::handshake::Handshake;
 use super::message::{Asked, Era, Notice, Reply};
@@ -80,11 +80,11 @@ async fn run(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response
     let Some(state) = RequestState::of(asked)? else {
         let (AskArgs { message, .. }, _) = AskArgs::read(asked)?;
         let message = MessageBody { content: Some(message), ..MessageBody::default() };
-        let (new, format) = (New::Message(Vec::new()), Rc::new(Format::new(call, asked, 0)));
+        let (new, format) = (New::Message(Vec::new()), Rc::new(Format::new(call, asked)));
         return exchange.run(call, Transcript::default(), new, message, "", format).await;
     };
     let session = session.ok_or_else(|| Problem::not_found("session"))?;
-    let format = Rc::new(Format::new(call, asked, waits_of(session, &state.turn)?));
+    let format = Rc::new(Format::new(call, asked));
     let pending = flattened(&session.pending()?);
     let responses = asked.params.get("inputResponses");
     let result = |id: &str| responses.and_then(|responses| responses.get(id));
@@ -143,8 +143,18 @@ pub(super) async fn answer(call: &Call<'_>, call_id: &str, reply: &Reply) -> Res
     let session = call.session_of(None)?;
     let pending = flattened(&session.pending()?);
     let waiting = pending.iter().find(|call| *call.call_id == *call_id);
-    if let Some(result) = waiting.and_then(|call| elicitation::given(call, reply.result.as_ref())) {
-        result.send(call, session, "", ResponseMode::Receipt).await?;
+    if let Some(waiting) = waiting {
+        // A form that is not filled in is dismissed, and so is one with an invalid answer: the protocol has no way to ask
+        // again, and the turn would wait for ever.
+        let dismissed = || elicitation::given(waiting, None);
+        let given = elicitation::given(waiting, reply.result.as_ref()).or_else(dismissed);
+        let Some(given) = given else { return Ok(response::empty(StatusCode::ACCEPTED)) };
+        match (given.send(call, session, "", ResponseMode::Receipt).await, dismissed()) {
+            (Err(problem), Some(dismissed)) if problem.code == ErrorCode::ValidationFailed => {
+                dismissed.send(call, session, "", ResponseMode::Receipt).await?;
+            }
+            (sent, _) => drop(sent?),
+        }
     }
     Ok(response::empty(StatusCode::ACCEPTED))
 }
@@ -152,16 +162,14 @@ pub(super) async fn answer(call: &Call<'_>, call_id: &str, reply: &Reply) -> Res
 /// The format of the response to a call.
 struct Format {
     call: CallFormat,
-    /// How often the turn has waited before.
-    waits: u32,
     host: Weak<SessionHost>,
     /// The response to a client that reads no stream.
     written: Rc<RefCell<Option<Value>>>,
 }
 
 impl Format {
-    fn new(call: &Call<'_>, asked: &Asked, waits: u32) -> Self {
-        Self { call: call_format(call, asked), waits, host: Rc::downgrade(call.host), written: Rc::default() }
+    fn new(call: &Call<'_>, asked: &Asked) -> Self {
+        Self { call: call_format(call, asked), host: Rc::downgrade(call.host), written: Rc::default() }
     }
 }
 
@@ -170,8 +178,8 @@ impl TurnFormat for Format {
         Box::new(Writer::new(self.call.clone(), turn, 0, Rc::clone(&self.written)))
     }
 
-    fn replay(&self, turn: &TurnId) -> Box<dyn Projection> {
-        Box::new(Writer::new(self.call.clone(), turn, self.waits, Rc::clone(&self.written)))
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
+        Box::new(Writer::new(self.call.clone(), turn, waits, Rc::clone(&self.written)))
     }
 
     fn respond<'a>(

@@ -103,7 +103,9 @@ impl Writer {
             true => pending.iter().filter_map(form).collect(),
             false => Vec::new(),
         };
-        if forms.is_empty() {
+        // A legacy client is asked once: what is left without a form would wait for ever.
+        let is_incomplete = !self.format.is_modern && forms.len() < pending.len();
+        if forms.is_empty() || is_incomplete {
             return self.finish_waiting(pending, out);
         }
         let session = &self.format.session;

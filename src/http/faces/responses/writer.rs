@@ -32,6 +32,8 @@ pub(super) struct Written {
     /// The object, without `output`.
     object: Value,
     output: Vec<Value>,
+    /// The places in `output` of messages that the model has written anew.
+    voided: Vec<usize>,
     /// What ids of calls end with for the client.
     suffix: String,
     has_begun: bool,
@@ -62,13 +64,21 @@ impl Written {
         if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
             object.extend(fields);
         }
-        Self { object, output: Vec::new(), suffix: suffix.to_owned(), has_begun: false, has_ended: false }
+        Self {
+            object,
+            output: Vec::new(),
+            voided: Vec::new(),
+            suffix: suffix.to_owned(),
+            has_begun: false,
+            has_ended: false,
+        }
     }
 
     /// Returns the response.
     pub fn response(&self) -> Value {
         let mut response = self.object.clone();
-        response["output"] = self.output.clone().into();
+        let output = self.output.iter().enumerate().filter(|(index, _)| !self.voided.contains(index));
+        response["output"] = output.map(|(_, item)| item.clone()).collect();
         response
     }
 
@@ -81,8 +91,7 @@ impl Written {
 impl Projection for Writer {
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         if self.skip > 0 {
-            let waits = matches!(event, Event::Record(record) if matches!(record.kind, EventKind::TurnWaiting { .. }));
-            self.skip -= u32::from(waits);
+            self.skip -= u32::from(event.is_wait());
             return;
         }
         if self.written.borrow().has_ended {
@@ -183,6 +192,9 @@ impl Writer {
 
     /// Ends the message whose text was streamed, if there is one; its text is not the final one.
     fn void_message(&mut self, out: &mut Vec<u8>) {
+        if let Some(message) = &self.message {
+            self.written.borrow_mut().voided.push(message.index);
+        }
         self.close_message("incomplete", out);
     }
 

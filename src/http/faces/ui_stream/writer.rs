@@ -255,10 +255,7 @@ impl Projection for Writer {
             return;
         }
         if self.is_continued && self.earlier_waits > 0 {
-            if matches!(event, Event::Record(record) if matches!(record.kind, EventKind::TurnWaiting { .. }))
-            {
-                self.earlier_waits -= 1;
-            }
+            self.earlier_waits -= u32::from(event.is_wait());
             return;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
