@@ -27,7 +27,8 @@ cargo test --quiet --profile sim -p edge-harness-sim
 SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
 
 node_packages tests/clients
-python_packages tests/clients/python clients
+node_packages examples/clients
+python_packages examples/clients clients
 scripts/clients.sh
 scripts/browser.sh
 scripts/schemathesis.sh --install

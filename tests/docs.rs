@@ -164,7 +164,7 @@ fn events_lists_every_event_and_its_fields() {
 fn source_of(folder: impl AsRef<Path>) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(path("").join(folder)).unwrap().flatten().map(|entry| entry.path()) {
-        if entry.is_dir() && !entry.ends_with("target") {
+        if entry.is_dir() && !entry.ends_with("target") && !entry.ends_with("node_modules") {
             text.push_str(&source_of(entry));
         } else if entry.extension().is_some_and(|extension| extension == "rs") {
             text.push_str(&fs::read_to_string(entry).unwrap());
@@ -183,6 +183,35 @@ fn rust_in_the_docs_is_from_the_examples() {
     assert!(!blocks.is_empty());
     for block in blocks {
         assert!(examples.contains(&words(block)), "not in examples/:\n{block}");
+    }
+}
+
+#[test]
+fn code_of_clients_in_the_docs_is_from_the_examples() {
+    let folder = fs::read_dir(path("examples/clients")).unwrap().flatten().map(|entry| entry.path());
+    let programs = folder.filter(|file| file.extension().is_some_and(|kind| kind == "mjs" || kind == "py"));
+    let programs: Vec<_> = programs.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let text = page("docs/clients.md");
+    let fences = ["```js\n", "```python\n"];
+    let blocks: Vec<_> = fences.iter().flat_map(|fence| text.split(fence).skip(1)).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks.iter().filter_map(|rest| rest.split("```").next()) {
+        let is_shown = programs.iter().any(|program| program.contains(block));
+        assert!(is_shown, "not in examples/clients/:\n{block}");
+    }
+}
+
+#[test]
+fn examples_and_tests_use_the_same_versions_of_clients() {
+    let dependencies = |name: &str| {
+        let package: serde_json::Value = serde_json::from_str(&page(name)).unwrap();
+        package["dependencies"].as_object().unwrap().clone()
+    };
+    let tested = dependencies("tests/clients/package.json");
+    let shown = dependencies("examples/clients/package.json");
+    assert!(!shown.is_empty());
+    for (name, version) in shown.iter().filter(|(name, _)| *name != "@edge-harness/client") {
+        assert_eq!(tested.get(name), Some(version), "{name}");
     }
 }
 

@@ -1,16 +1,20 @@
 //! Clients against the real Worker: the project's own in `clients`, and the official ones of other protocols, unchanged.
-//! Each test runs one file with Node or Python.
+//! Each test runs one file with Node or Python: a test, or an example.
 
-use crate::support::{DEV_API_KEY, Server, shared};
+use crate::support::{DEV_API_KEY, PATIENCE, Server, shared};
 use serde_json::json;
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 /// The folder of the clients of other protocols.
 const OTHERS: &str = "tests/clients";
+/// The folder of the examples.
+const EXAMPLES: &str = "examples/clients";
+/// How the demo model replies to the message of most examples.
+const HELLO: &str = "You said: \"Hello\".";
 
 fn run(folder: &str, file: &str) {
     run_against(shared(), folder, file);
@@ -19,24 +23,50 @@ fn run(folder: &str, file: &str) {
 /// Runs a file of a folder, whose packages are installed, with Node's test runner.
 pub fn run_against(server: &Server, folder: &str, file: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = root.join(folder);
-    assert!(folder.join("node_modules").exists(), "the clients are not installed; first run: make test");
-    let node = root.join("node_modules/.bin/node");
     // A test that fails may leave a connection open, which would keep Node running.
     let limits = ["--test-timeout=120000", "--test-force-exit"];
-    test(server, &node, &[&["--test", "--test-reporter=spec"], &limits[..], &[file]].concat(), &folder);
+    let arguments = [&["--test", "--test-reporter=spec"], &limits[..], &[file]].concat();
+    execute(server, &node(folder), &arguments, &root.join(folder));
 }
 
 fn run_python(module: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python");
+    execute(shared(), &python(), &["-B", "-m", "unittest", "-v", module], &folder);
+}
+
+/// Runs an example, and asserts that it prints these texts.
+fn run_example(file: &str, texts: &[&str]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(EXAMPLES);
+    let program = if file.ends_with(".py") { python() } else { node(EXAMPLES) };
+    let patience = PATIENCE.as_secs().to_string();
+    let arguments = [&patience, program.to_str().unwrap(), file];
+    let printed = execute(shared(), Path::new("timeout"), &arguments, &folder);
+    for text in texts {
+        assert!(printed.contains(text), "{text} is not in:\n{printed}");
+    }
+}
+
+/// Returns the project's Node. The packages of the folder must be installed.
+fn node(folder: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert!(
+        root.join(folder).join("node_modules").exists(),
+        "{folder} is not installed; first run: make test"
+    );
+    root.join("node_modules/.bin/node")
+}
+
+/// Returns the Python that has the packages of the examples.
+fn python() -> PathBuf {
     let home = || PathBuf::from(env::var_os("HOME").unwrap()).join(".cache/edge-harness");
     let cache = env::var_os("EDGE_HARNESS_CACHE").map_or_else(home, PathBuf::from);
     let python = cache.join("clients/bin/python");
     assert!(python.exists(), "the clients for Python are not installed; first run: make test");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python");
-    test(shared(), &python, &["-B", "-m", "unittest", "-v", module], &folder);
+    python
 }
 
-fn test(server: &Server, program: &Path, arguments: &[&str], folder: &Path) {
+/// Runs a program that must succeed, and returns what it prints.
+fn execute(server: &Server, program: &Path, arguments: &[&str], folder: &Path) -> String {
     let output = Command::new(program)
         .args(arguments)
         .current_dir(folder)
@@ -46,6 +76,42 @@ fn test(server: &Server, program: &Path, arguments: &[&str], folder: &Path) {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text.into_owned()
+}
+
+/// Declares a test for each example, and one that finds examples without a test.
+macro_rules! examples {
+    ($($name:ident: $file:literal prints $texts:expr;)+) => {
+        $(#[test]
+        fn $name() {
+            run_example($file, &$texts);
+        })+
+
+        #[test]
+        fn every_example_is_run() {
+            let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(EXAMPLES)).unwrap().flatten();
+            let names = files.map(|file| file.file_name().into_string().unwrap());
+            let mut found: Vec<_> = names.filter(|name| name.ends_with(".mjs") || name.ends_with(".py")).collect();
+            found.sort();
+            let mut run = [$($file),+];
+            run.sort_unstable();
+            assert_eq!(found, run);
+        }
+    };
+}
+
+examples! {
+    example_a2a: "a2a.mjs" prints [HELLO];
+    example_a2a_in_python: "a2a_task.py" prints [HELLO];
+    example_ag_ui: "ag-ui.mjs" prints [HELLO];
+    example_ai_sdk: "ai-sdk.mjs" prints [HELLO];
+    example_chat_completions: "chat-completions.mjs" prints [HELLO];
+    example_chat_completions_in_python: "chat_completions.py" prints [HELLO];
+    example_event_source: "eventsource.mjs" prints [HELLO];
+    example_mcp: "mcp.mjs" prints [HELLO];
+    example_native_api_in_python: "native_api.py" prints ["current_time {}: approve\n", "unix_ms", HELLO];
+    example_responses: "responses.mjs" prints [HELLO, "You said: \"Go on.\"."];
+    example_typescript: "typescript.mjs" prints ["Approving current_time.\n", "unix_ms"];
 }
 
 #[test]
