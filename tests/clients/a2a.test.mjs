@@ -124,3 +124,37 @@ test("errors", async () => {
   await assert.rejects(wrong.sendMessage(says("hi")), /key/i);
   await assert.rejects(connect(key, "/a2a/missing/"), /404/);
 });
+
+test("a tool of the server that takes seconds, whole and as a stream", async () => {
+  const asks = () => says('/tool sleep {"ms": 4000}');
+  const [whole, stream] = await Promise.all([client.sendMessage(asks()), read(client.sendMessageStream(asks()))]);
+  assert.match(texts(whole).at(-1), /slept 4000 ms/);
+  assert.match([...stream.texts.values()].at(-1), /slept 4000 ms/);
+});
+
+test("a client that returns in the middle of the text", async () => {
+  let id;
+  for await (const { payload } of client.sendMessageStream(says("/slow 20 80"))) {
+    if (payload.$case === "task") id = payload.value.id;
+    if (payload.$case === "artifactUpdate") break;
+  }
+  const found = await read(client.resubscribeTask({ id, tenant: "" }));
+  assert.equal(found.states.at(-1), TaskState.TASK_STATE_COMPLETED);
+  assert.equal([...found.texts.values()].join("").trim().split(/\s+/).length, 80);
+});
+
+test("a cancellation ends the stream", async () => {
+  const states = [];
+  let id, canceled;
+  for await (const { payload } of client.sendMessageStream(says("/slow 50 900"))) {
+    if (payload.$case === "task") id = payload.value.id;
+    if (payload.$case === "artifactUpdate") canceled ??= client.cancelTask({ id, tenant: "", metadata: undefined });
+    if (payload.$case === "statusUpdate") states.push(payload.value.status.state);
+  }
+  assert.equal((await canceled).status.state, TaskState.TASK_STATE_CANCELED);
+  assert.equal(states.at(-1), TaskState.TASK_STATE_CANCELED);
+});
+
+test("a text of 900 kB is accepted", async () => {
+  assert.deepEqual(texts(await client.sendMessage(says(`/say Seen\n${"x".repeat(900_000)}`))), ["Seen"]);
+});

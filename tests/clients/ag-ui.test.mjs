@@ -115,3 +115,23 @@ test("errors before and after the first byte", async () => {
   await assert.rejects(say(agent(), "hi", { forwardedProps: { agent: "missing" } }), /404/);
   await assert.rejects(say(agent(), "x".repeat((1 << 20) + 1)), /422/);
 });
+
+test("a tool of the server that takes seconds", async () => {
+  const own = agent();
+  await say(own, '/tool sleep {"ms": 4000}');
+  assert.match(text(own.messages.find((message) => message.role === "tool")), /slept 4000 ms/);
+  assert.match(text(last(own)), /slept 4000 ms/);
+});
+
+test("an error after text", async () => {
+  const own = agent();
+  const events = await say(own, "/fail cut");
+  assert.ok(kinds(events).includes("TEXT_MESSAGE_CONTENT"));
+  assert.equal(events.at(-1).type, "RUN_ERROR");
+});
+
+test("a text of 900 kB is accepted", async () => {
+  const own = agent();
+  await say(own, `/say Seen\n${"x".repeat(900_000)}`);
+  assert.equal(text(last(own)), "Seen");
+});

@@ -227,3 +227,19 @@ test("several chats over one WebSocket: text, an approval, a page that returns, 
   await failed.chat.sendMessage({ text: "/fail auth" });
   assert.equal(failed.errors.length, 1);
 });
+
+test("a tool of the server that takes seconds", async () => {
+  const { chat: own, errors } = chat();
+  await own.sendMessage({ text: '/tool sleep {"ms": 4000}' });
+  assert.deepEqual(errors, []);
+  const [part] = tools(own.lastMessage);
+  assert.equal(part.state, "output-available");
+  assert.match(JSON.stringify(part.output), /slept 4000 ms/);
+  assert.match(text(own.lastMessage), /slept 4000 ms/);
+});
+
+test("a text of 900 kB is accepted", async () => {
+  const { chat: own, errors } = chat();
+  await own.sendMessage({ text: `/say Seen\n${"x".repeat(900_000)}` });
+  assert.deepEqual([errors, text(own.lastMessage)], [[], "Seen"]);
+});

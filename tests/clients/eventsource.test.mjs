@@ -22,10 +22,11 @@ const open = (origin, id, query = "", credential = key) => new EventSource(`${or
 /** Collects events of these types until one ends the turn. */
 const collect = (source, types) => new Promise((resolve, reject) => {
   const events = [];
-  for (const type of [...types, "turn.completed", "turn.failed", "turn.canceled"]) {
+  const ends = ["turn.completed", "turn.failed", "turn.canceled"];
+  for (const type of [...types, ...ends]) {
     source.addEventListener(type, ({ lastEventId, data }) => {
       events.push({ ...JSON.parse(data), type, id: lastEventId });
-      if (!type.startsWith("turn.") || type === "turn.started") return;
+      if (!ends.includes(type)) return;
       source.close();
       resolve(events);
     });
@@ -68,4 +69,57 @@ test("a ticket in place of a header, and a wrong key", async () => {
   const { code } = await new Promise((resolve) => wrong.addEventListener("error", resolve));
   wrong.close();
   assert.equal(code, 401);
+});
+
+/** Opens a new session, whose events of these types are collected until a turn ends. */
+async function follow(types, session = {}) {
+  const { id } = await native("/v1/sessions", session);
+  return { id, events: collect(open(url, id, "?after=0"), types) };
+}
+
+test("a call waits for approval, and the same stream has the rest of the turn", async () => {
+  const { id, events } = await follow(["turn.waiting", "approval.decided", "tool.completed"],
+    { permissions: { tools: { echo: "ask" } } });
+  const { pending: [call] } = await native(`/v1/sessions/${id}/messages`, { content: '/tool echo {"text": "a"}' });
+  await native(`/v1/sessions/${id}/approvals/${call.call_id}`, { decision: "approve" });
+  assert.deepEqual((await events).map(({ type }) => type),
+    ["turn.waiting", "approval.decided", "tool.completed", "turn.completed"]);
+});
+
+test("a tool that takes seconds", async () => {
+  const { id, events } = await follow(["tool.completed", "message.delta"]);
+  await native(`/v1/sessions/${id}/messages`, { content: '/tool sleep {"ms": 4000}' });
+  const found = await events;
+  assert.equal(found.find(({ type }) => type === "tool.completed").outcome, "result");
+  assert.match(text(found), /slept 4000 ms/);
+});
+
+test("an abort, and an error after text", async () => {
+  const aborted = await follow(["message.delta"]);
+  native(`/v1/sessions/${aborted.id}/messages`, { content: "/slow 20 900" });
+  while (!(await native(`/v1/sessions/${aborted.id}/abort`, {})).aborted) continue;
+  assert.equal((await aborted.events).at(-1).type, "turn.canceled");
+  const failed = await follow(["message.delta"]);
+  native(`/v1/sessions/${failed.id}/messages`, { content: "/fail cut" });
+  const events = await failed.events;
+  assert.equal(events.at(-1).type, "turn.failed");
+  assert.match(text(events), /This response/);
+});
+
+test("a session that does not exist", async () => {
+  const source = open(url, randomUUID());
+  const { code } = await new Promise((resolve) => source.addEventListener("error", resolve));
+  source.close();
+  assert.equal(code, 404);
+});
+
+test("a message of 900 kB is one event, more than 1 MiB is refused with the reason", async () => {
+  const { id, events } = await follow(["turn.started"]);
+  const content = `/say Seen\n${"x".repeat(900_000)}`;
+  await native(`/v1/sessions/${id}/messages`, { content });
+  const [{ message }, { reply }] = await events;
+  assert.equal(message.parts[0].text, content);
+  assert.equal(reply.text, "Seen");
+  const refused = await native(`/v1/sessions/${id}/messages`, { content: "x".repeat((1 << 20) + 1) });
+  assert.match(refused.detail, /1 MiB/);
 });

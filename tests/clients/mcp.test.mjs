@@ -196,3 +196,30 @@ test("a user, named in the address", async () => {
   assert.equal((await (await native(`/v1/sessions/${session}?user=${user}`)).json()).user, user);
   await client.close();
 });
+
+for (const [era, connect] of Object.entries(eras)) {
+  test(`${era}: a tool of the agent that takes seconds`, async () => {
+    const { client, call } = await connect();
+    assert.match(text(await call({ message: '/tool sleep {"ms": 4000}' })), /slept 4000 ms/);
+    await client.close();
+  });
+
+  test(`${era}: an error after text`, async () => {
+    const { client, call } = await connect();
+    const failed = await call({ message: "/fail cut" });
+    assert.deepEqual([failed.isError, failed.structuredContent.status], [true, "failed"]);
+    await client.close();
+  });
+
+  test(`${era}: a text of 900 kB is accepted`, async () => {
+    const { client, call } = await connect();
+    assert.equal(text(await call({ message: `/say Seen\n${"x".repeat(900_000)}` })), "Seen");
+    await client.close();
+  });
+
+  test(`${era}: an agent that does not exist`, async () => {
+    const { client } = await connect();
+    await assert.rejects(client.callTool({ name: "ask_agent_missing", arguments: { message: "hi" } }), /unknown tool/);
+    await client.close();
+  });
+}

@@ -210,3 +210,44 @@ test("models", async () => {
   assert.ok(ids.includes("default") && ids.includes("demo/echo"), ids);
   assert.equal((await client.models.retrieve("default")).owned_by, "edge-harness");
 });
+
+test("a tool of the server that takes seconds, whole and as a stream", async () => {
+  const asks = ask('/tool sleep {"ms": 4000}');
+  const [whole, stream] = await Promise.all([
+    client.chat.completions.create(asks),
+    client.chat.completions.create({ ...asks, stream: true }).then(read),
+  ]);
+  assert.match(whole.choices[0].message.content, /slept 4000 ms/);
+  assert.match(stream.text, /slept 4000 ms/);
+  assert.deepEqual(stream.reasons, ["stop"]);
+});
+
+test("an abort through the HTTP API ends the stream", async () => {
+  const session = named();
+  const stream = await client.chat.completions.create({ ...ask("/slow 50 900"), stream: true }, session);
+  let aborted;
+  const reasons = [];
+  for await (const { choices: [choice] } of stream) {
+    if (choice.delta.content) {
+      aborted ??= native(`/v1/sessions/${session.headers["x-session-id"]}/abort`, { method: "POST" });
+    }
+    if (choice.finish_reason) reasons.push(choice.finish_reason);
+  }
+  assert.equal((await (await aborted).json()).aborted, true);
+  assert.deepEqual(reasons, ["stop"]);
+});
+
+test("an error after text", async () => {
+  const stream = await client.chat.completions.create({ ...ask("/fail cut"), stream: true });
+  let text = "";
+  await assert.rejects(async () => {
+    for await (const chunk of stream) text += chunk.choices[0]?.delta.content ?? "";
+  }, OpenAI.APIError);
+  assert.match(text, /This response/);
+});
+
+test("a text of 900 kB is accepted, more than 1 MiB is refused with the reason", async () => {
+  const big = await client.chat.completions.create(ask(`/say Seen\n${"x".repeat(900_000)}`));
+  assert.equal(big.choices[0].message.content, "Seen");
+  await assert.rejects(client.chat.completions.create(ask("x".repeat((1 << 20) + 1))), /1 MiB/);
+});

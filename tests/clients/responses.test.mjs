@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { ResponsesWS } from "openai/resources/responses/ws";
+import { cuttingProxy } from "../../clients/ts/test/proxy.mjs";
 
 const { URL: url, KEY: apiKey } = process.env;
 const connect = (options = {}) => new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0, ...options });
@@ -157,4 +158,67 @@ test("a WebSocket: one response after another, and errors", async (t) => {
   const refused = new Promise((resolve) => socket.on("error", resolve));
   socket.send({ type: "response.create", model: "missing", input: "hi" });
   assert.match(String((await refused).message), /missing/);
+});
+
+test("several calls of tools of the client at once", async () => {
+  const input = '/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}';
+  const first = await client.responses.create({ model, input, tools: [weather] });
+  const calls = first.output.filter((item) => item.type === "function_call");
+  assert.deepEqual(calls.map((call) => JSON.parse(call.arguments).city), ["Bern", "Rome"]);
+  const results = calls.map(({ call_id, arguments: args }) => (
+    { type: "function_call_output", call_id, output: `sunny in ${JSON.parse(args).city}` }
+  ));
+  const second = await client.responses.create({ model, input: results, previous_response_id: first.id });
+  assert.match(second.output_text, /sunny in Bern[\s\S]*sunny in Rome/);
+});
+
+test("a tool of the server that takes seconds", async () => {
+  const stream = client.responses.stream({ model, input: '/tool sleep {"ms": 4000}' });
+  const { output } = await stream.finalResponse();
+  assert.match(output.find((item) => item.type === "function_call_output").output, /slept 4000 ms/);
+});
+
+test("a cut connection in the middle of the text: the rest follows from a number", async (t) => {
+  const proxy = await cuttingProxy(t, url, [4_000]);
+  const begun = { id: undefined, last: undefined, text: "" };
+  const follow = async (stream) => {
+    for await (const event of stream) {
+      begun.id ??= event.response?.id;
+      if (begun.last !== undefined) assert.equal(event.sequence_number, begun.last + 1);
+      begun.last = event.sequence_number;
+      if (event.type === "response.output_text.delta") begun.text += event.delta;
+    }
+  };
+  const cut = connect({ baseURL: `${proxy.url}/v1` });
+  await assert.rejects(async () => follow(await cut.responses.create({ model, input: "/slow 20 80", stream: true })));
+  assert.ok(proxy.cuts === 1 && begun.text);
+  await follow(await client.responses.retrieve(begun.id, { stream: true, starting_after: begun.last }));
+  assert.equal(begun.text.trim().split(/\s+/).length, 80);
+});
+
+test("a cancellation ends the stream", async () => {
+  const stream = await client.responses.create({ model, input: "/slow 50 900", stream: true });
+  let id, canceled, last;
+  for await (const event of stream) {
+    id ??= event.response?.id;
+    if (event.type === "response.output_text.delta") canceled ??= client.responses.cancel(id);
+    last = event;
+  }
+  assert.equal((await canceled).status, "cancelled");
+  assert.deepEqual([last.type, last.response.status], ["response.incomplete", "cancelled"]);
+});
+
+test("an error after text", async () => {
+  const stream = await client.responses.create({ model, input: "/fail cut", stream: true });
+  const kinds = [];
+  for await (const event of stream) kinds.push(event.type);
+  assert.ok(kinds.includes("response.output_text.delta"));
+  assert.equal(kinds.at(-1), "response.failed");
+});
+
+test("a text of 900 kB is accepted, more than 1 MiB is refused with the reason", async () => {
+  const big = await client.responses.create({ model, input: `/say Seen\n${"x".repeat(900_000)}` });
+  assert.equal(big.output_text, "Seen");
+  await assert.rejects(client.responses.create({ model, input: "x".repeat((1 << 20) + 1) }), (error) =>
+    error instanceof OpenAI.BadRequestError && /1 MiB/.test(error.message));
 });

@@ -22,11 +22,12 @@ def text(words):
 
 class A2a(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
-        self.http = httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=60)
-        self.client = await ClientFactory(ClientConfig(httpx_client=self.http)).create_from_url(URL)
+        self.client = await self.connect()
 
-    async def asyncTearDown(self):
-        await self.http.aclose()
+    async def connect(self, key=KEY, path=""):
+        http = httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60)
+        self.addAsyncCleanup(http.aclose)
+        return await ClientFactory(ClientConfig(httpx_client=http)).create_from_url(URL + path)
 
     async def send(self, asked):
         """Sends a message, and returns the task at the end of the stream."""
@@ -62,9 +63,34 @@ class A2a(unittest.IsolatedAsyncioTestCase):
         canceled = await self.client.cancel_task(types.CancelTaskRequest(id=task.id))
         self.assertEqual(canceled.status.state, types.TaskState.TASK_STATE_CANCELED)
 
+    async def test_a_client_that_returns_in_the_middle_of_the_text(self):
+        events = self.client.send_message(request(text("/slow 20 80")))
+        task = (await anext(events)).task
+        while not (await anext(events)).artifact_update.artifact.parts:
+            pass
+        await events.aclose()
+        artifacts = {}
+        async for event in self.client.subscribe(types.SubscribeToTaskRequest(id=task.id)):
+            update = event.artifact_update
+            before = artifacts.get(update.artifact.artifact_id, "") if update.append else ""
+            artifacts[update.artifact.artifact_id] = before + "".join(part.text for part in update.artifact.parts)
+        self.assertEqual(len("".join(artifacts.values()).split()), 80)
+
+    async def test_a_slow_tool_and_big_input(self):
+        slow = await self.send(request(text('/tool sleep {"ms": 4000}')))
+        self.assertIn("slept 4000 ms", slow.artifacts[-1].parts[0].text)
+        big = await self.send(request(text("/say Seen\n" + "x" * 900_000)))
+        self.assertEqual(big.artifacts[0].parts[0].text, "Seen")
+
     async def test_errors(self):
-        failed = await self.send(request(text("/fail auth")))
-        self.assertEqual(failed.status.state, types.TaskState.TASK_STATE_FAILED)
+        for fault in ["/fail auth", "/fail cut"]:
+            failed = await self.send(request(text(fault)))
+            self.assertEqual(failed.status.state, types.TaskState.TASK_STATE_FAILED)
+        wrong = await self.connect("wrong")
+        with self.assertRaisesRegex(Exception, "401|key"):
+            await anext(wrong.send_message(request(text("hi"))))
+        with self.assertRaisesRegex(Exception, "404"):
+            await self.connect(path="/a2a/missing/")
         with self.assertRaisesRegex(Exception, "no such task"):
             await self.client.get_task(types.GetTaskRequest(id="trn_none.none"))
         with self.assertRaisesRegex(Exception, "1 MiB"):

@@ -17,6 +17,11 @@ WEATHER = {
 CITIES = '/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}'
 
 
+BIG = "/say Seen\n" + "x" * 900_000
+TOO_BIG = "x" * ((1 << 20) + 1)
+SLEEP = '/tool sleep {"ms": 4000}'
+
+
 def user(text):
     return {"role": "user", "content": text}
 
@@ -55,8 +60,8 @@ class ChatCompletions(unittest.TestCase):
         self.assertRegex(done.choices[0].message.content, r"(?s)sunny in Bern.*sunny in Rome")
 
     def test_errors(self):
-        for fault, kind in [("/fail auth", openai.APIStatusError), ("x" * ((1 << 20) + 1), openai.APIStatusError)]:
-            with self.assertRaises(kind):
+        for fault, reason in [("/fail auth", ""), (TOO_BIG, "1 MiB")]:
+            with self.assertRaisesRegex(openai.APIStatusError, reason):
                 client.chat.completions.create(model="default", messages=[user(fault)])
         with self.assertRaises(openai.APIError):
             list(client.chat.completions.create(model="default", messages=[user("/fail cut")], stream=True))
@@ -64,6 +69,35 @@ class ChatCompletions(unittest.TestCase):
             client.chat.completions.create(model="missing", messages=[user("hi")])
         with self.assertRaises(openai.AuthenticationError):
             client.with_options(api_key="wrong").chat.completions.create(model="default", messages=[user("hi")])
+
+    def test_tools_of_the_server_also_slow_ones_and_big_input(self):
+        asks = '/tool echo {"text": "a"}\n/tool echo {"text": "b"}\n/then /say Done'
+        for text, reply in [(asks, "Done$"), (SLEEP, "slept 4000 ms"), (BIG, "^Seen$")]:
+            found = client.chat.completions.create(model="default", messages=[user(text)])
+            self.assertRegex(found.choices[0].message.content, reply)
+
+    def test_an_approval_in_another_client(self):
+        session = str(uuid.uuid4())
+        native("POST", "/v1/sessions", {"id": session})
+        ask_for_echo(session)
+        found = client.chat.completions.create(
+            model="default", messages=[user('/tool echo {"text": "a"}')], extra_headers={"x-session-id": session}
+        )
+        self.assertIn("waits for a decision or an answer: echo", found.choices[0].message.content)
+        [call] = native("GET", f"/v1/sessions/{session}")["pending"]
+        done = native("POST", f"/v1/sessions/{session}/approvals/{call['call_id']}", {"decision": "approve"})
+        self.assertEqual(done["status"], "completed")
+
+    def test_an_abort_through_the_http_api_ends_the_stream(self):
+        session = str(uuid.uuid4())
+        stream = client.chat.completions.create(
+            model="default", messages=[user("/slow 50 900")], stream=True, extra_headers={"x-session-id": session}
+        )
+        chunks = iter(stream)
+        while not next(chunks).choices[0].delta.content:
+            pass
+        self.assertTrue(native("POST", f"/v1/sessions/{session}/abort")["aborted"])
+        self.assertEqual([*chunks][-1].choices[0].finish_reason, "stop")
 
 
 class Responses(unittest.TestCase):
@@ -120,6 +154,38 @@ class Responses(unittest.TestCase):
         while (status := client.responses.retrieve(long.id).status) == "in_progress":
             self.assertLess(time.monotonic(), deadline)
         self.assertEqual(status, "cancelled")
+
+    def test_a_client_that_returns_in_the_middle_of_the_text(self):
+        text, first, last = "", None, None
+        with client.responses.create(model="default", input="/slow 20 80", stream=True) as events:
+            for event in events:
+                first, last = first or event.response, event.sequence_number
+                if event.type == "response.output_text.delta":
+                    text += event.delta
+                    break
+        for event in client.responses.retrieve(first.id, stream=True, starting_after=last):
+            self.assertEqual(event.sequence_number, last + 1)
+            last += 1
+            text += event.delta if event.type == "response.output_text.delta" else ""
+        self.assertEqual(len(text.split()), 80)
+
+    def test_a_slow_tool_and_big_input(self):
+        slow = client.responses.create(model="default", input=SLEEP)
+        [output] = [item for item in slow.output if item.type == "function_call_output"]
+        self.assertIn("slept 4000 ms", str(output.output))
+        self.assertEqual(client.responses.create(model="default", input=BIG).output_text, "Seen")
+
+    def test_errors(self):
+        self.assertEqual(client.responses.create(model="default", input="/fail auth").status, "failed")
+        kinds = [event.type for event in client.responses.create(model="default", input="/fail cut", stream=True)]
+        self.assertIn("response.output_text.delta", kinds)
+        self.assertEqual(kinds[-1], "response.failed")
+        with self.assertRaisesRegex(openai.BadRequestError, "1 MiB"):
+            client.responses.create(model="default", input=TOO_BIG)
+        with self.assertRaises(openai.NotFoundError):
+            client.responses.create(model="missing", input="hi")
+        with self.assertRaises(openai.AuthenticationError):
+            client.with_options(api_key="wrong").responses.create(model="default", input="hi")
 
 
 if __name__ == "__main__":
