@@ -1,8 +1,10 @@
 //! The WebSocket transport of the AI SDK. One socket carries several chats.
 
 use super::super::socket::{Incoming, SocketFormat, SocketRequest};
-use crate::types::{ErrorCode, Problem, SessionId};
+use crate::http::disposition::RESERVED;
+use crate::types::{ErrorCode, Problem};
 use http::Method;
+use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -55,18 +57,13 @@ impl SocketFormat for ChatSocket {
                     body: Value::Object(body).to_string(),
                 })
             }
-            Frame::Resume { request_id, id, headers } => {
-                // An id is safe in a path.
-                let id =
-                    SessionId::parse(&id).ok_or_else(|| Problem::field("/id", "not the id of a chat"))?;
-                Incoming::Request(SocketRequest {
-                    id: request_id,
-                    method: Method::GET,
-                    path: format!("/api/chat/{id}/stream"),
-                    authorization: headers.authorization,
-                    body: String::new(),
-                })
-            }
+            Frame::Resume { request_id, id, headers } => Incoming::Request(SocketRequest {
+                id: request_id,
+                method: Method::GET,
+                path: format!("/api/chat/{}/stream", utf8_percent_encode(&id, RESERVED)),
+                authorization: headers.authorization,
+                body: String::new(),
+            }),
             Frame::Abort { request_id } => Incoming::Stop(request_id),
         })
     }
@@ -112,7 +109,8 @@ mod tests {
         assert!(
             matches!(resume("chat"), Ok(Incoming::Request(read)) if read.path == "/api/chat/chat/stream")
         );
-        assert!(resume("../../v1/tickets").is_err() && resume("a b").is_err());
+        let hostile = "/api/chat/..%2Fv1%2Ftickets%3F/stream";
+        assert!(matches!(resume("../v1/tickets?"), Ok(Incoming::Request(read)) if read.path == hostile));
         let abort = json!({"type": "abort", "requestId": "r"});
         assert_eq!(ChatSocket.read(&abort.to_string()), Ok(Incoming::Stop("r".into())));
         assert!(ChatSocket.read("{}").is_err());
