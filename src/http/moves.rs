@@ -112,7 +112,7 @@ pub async fn sweep(gateway: &Gateway) {
 /// Carries on moves, once: a run may use almost half of the queries of an invocation. A failure goes to the log: the move is
 /// stored, and the next run repeats the step that failed.
 async fn advance(gateway: &Gateway, tenant: Option<&TenantId>) {
-    if let Err(error) = gateway.moves.advance(tenant, gateway.clock.now()).await {
+    if let Err(error) = gateway.moves.advance(tenant, gateway.clock.as_ref()).await {
         gateway.log.error(&json!({ "event": "move.failed", "cause": error.to_string() }));
     }
 }

@@ -3,7 +3,7 @@
 //! A move is stored, and carried on by requests of the operator and by cron, each of which does a bounded part. A part
 //! that is interrupted or repeated changes nothing.
 
-use super::directory::DirectoryResult;
+use super::{Clock, directory::DirectoryResult};
 use crate::types::{MoveId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -61,11 +61,10 @@ pub struct Move {
 /// The moves of a deployment.
 ///
 /// ```
-/// # use edge_harness::ports::{Moves, directory::DirectoryResult, moves::Move};
-/// # use edge_harness::types::Timestamp;
-/// async fn carry_on(moves: &dyn Moves, new: &Move, now: Timestamp) -> DirectoryResult<bool> {
+/// # use edge_harness::ports::{Clock, Moves, directory::DirectoryResult, moves::Move};
+/// async fn carry_on(moves: &dyn Moves, new: &Move, clock: &dyn Clock) -> DirectoryResult<bool> {
 ///     moves.start(new).await?;
-///     moves.advance(Some(&new.tenant), now).await?;
+///     moves.advance(Some(&new.tenant), clock).await?;
 ///     Ok(moves.latest(&new.tenant).await?.is_some_and(|latest| latest.phase.is_final()))
 /// }
 /// ```
@@ -82,5 +81,5 @@ pub trait Moves {
     async fn user_shards(&self, tenant: &TenantId) -> DirectoryResult<BTreeMap<UserId, String>>;
     /// Does a bounded part of the moves that have not ended, or only of that of `tenant`. A move that fails does not block
     /// the others.
-    async fn advance(&self, tenant: Option<&TenantId>, now: Timestamp) -> DirectoryResult<()>;
+    async fn advance(&self, tenant: Option<&TenantId>, clock: &dyn Clock) -> DirectoryResult<()>;
 }

@@ -3,11 +3,13 @@
 use crate::sqlite::{JsonRows, Sqlite};
 use async_trait::async_trait;
 use edge_harness::memory::terms::{index_terms, length};
+use edge_harness::platform::in_memory::ManualClock;
 use edge_harness::platform::sql::{
     Databases, Sql, SqlError, SqlMemory, SqlMoves, SqlSpaces, Statement,
     moves::is_refusal,
     storage::{put_file, set_limits},
 };
+use edge_harness::ports::directory::DirectoryError;
 use edge_harness::ports::filesystem::{Content, Entry, Precondition, Row, Tree};
 use edge_harness::ports::memory::*;
 use edge_harness::ports::memory_spaces::{Claim, Intent, MemorySpaces, Space};
@@ -344,6 +346,11 @@ impl Deployment {
         now(self.moves().latest(&"t".into())).unwrap().unwrap().phase
     }
 
+    /// Carries on the open moves at this time.
+    fn advance(&self, at: Timestamp) -> Result<(), DirectoryError> {
+        now(self.moves().advance(None, &ManualClock::at(at)))
+    }
+
     /// Carries on the move until it has ended. Runs may stop.
     fn finish(&self) {
         for minute in 12..40 {
@@ -351,7 +358,7 @@ impl Deployment {
                 return;
             }
             let at = START + Duration::from_mins(minute);
-            let _ = now(self.moves().advance(None, at));
+            let _ = self.advance(at);
         }
         panic!("the move does not end: {:?}", self.phase());
     }
@@ -442,7 +449,7 @@ fn a_move_copies_every_row_and_searches_find_the_same() {
     let (before, searches, others) = (one.all_rows(), one.searches("t"), one.others());
     assert!(one.start("mov_1", "DB_1"));
     assert!(!one.start("mov_2", "DB_1"), "one move at a time");
-    now(one.moves().advance(None, START + Duration::from_mins(10))).unwrap();
+    one.advance(START + Duration::from_mins(10)).unwrap();
     assert_eq!((one.phase(), one.shard_of("t").as_str()), (MovePhase::Draining, "DB"));
     one.finish();
     assert_eq!((one.phase(), one.shard_of("t").as_str()), (MovePhase::Done, "DB_1"));
@@ -474,8 +481,8 @@ fn a_run_may_stop(mover: Mover) {
         let one = reference.moving();
         *one.event.borrow_mut() = Some((call, Event::StopAfter));
         let at = START + Duration::from_mins(12);
-        let _ = now(one.moves().advance(None, at));
-        let _ = now(one.moves().advance(None, at + Duration::from_mins(1)));
+        let _ = one.advance(at);
+        let _ = one.advance(at + Duration::from_mins(1));
         let is_past = one.event.borrow_mut().take().is_some();
         one.finish();
         let ended = (one.phase(), one.shard_of_mover());
@@ -517,7 +524,7 @@ fn a_late_run(mover: Mover) {
             let also = one.clone();
             *one.event.borrow_mut() = Some((call, Event::Meanwhile(Box::new(move || work(&also)))));
             let at = START + Duration::from_mins(12);
-            let _ = now(one.moves().advance(None, at));
+            let _ = one.advance(at);
             let is_past = one.event.borrow_mut().take().is_some();
             one.finish();
             let moved = one.shard_of_mover() == "DB_1";
@@ -539,7 +546,7 @@ fn a_fenced_tenant_cannot_write_and_others_can() {
     // The run stops when it has copied some rows.
     one.calls.set(0);
     *one.event.borrow_mut() = Some((12, Event::StopBefore));
-    now(one.moves().advance(None, START + Duration::from_mins(12))).unwrap_err();
+    one.advance(START + Duration::from_mins(12)).unwrap_err();
     assert_eq!(one.phase(), MovePhase::Copying);
     let (before, copied) = (one.rows("t", "DB"), one.rows("t", "DB_1"));
     assert!(!copied.is_empty());
@@ -603,7 +610,7 @@ fn a_canceled_move(mover: Mover) {
     assert!(one.start("mov_1", "DB_1"));
     one.calls.set(0);
     *one.event.borrow_mut() = Some((12, Event::StopAfter));
-    now(one.moves().advance(None, START + Duration::from_mins(12))).unwrap_err();
+    one.advance(START + Duration::from_mins(12)).unwrap_err();
     assert_eq!(now(one.moves().cancel(&"t".into(), START)), Ok(true));
     one.finish();
     assert_eq!((one.phase(), one.shard_of_mover().as_str()), (MovePhase::Canceled, "DB"));
@@ -613,6 +620,49 @@ fn a_canceled_move(mover: Mover) {
     one.finish();
     assert_eq!((one.phase(), one.shard_of_mover().as_str()), (MovePhase::Done, "DB_1"));
     assert_eq!(now(one.moves().cancel(&"t".into(), START)), Ok(false));
+}
+
+/// A run of any length leaves time for reads that have begun, and a later write of the old shard is refused.
+#[test]
+fn nothing_is_written_to_the_shard_that_was_left() {
+    for mover in MOVERS {
+        let one = Deployment::new(mover, 6);
+        let others = one.others();
+        assert!(one.start("mov_1", "DB_1"));
+        // The pages of the run take half a minute.
+        let begun = START + Duration::from_mins(12);
+        let clock = ManualClock::at(begun);
+        one.calls.set(0);
+        let slow = clock.clone();
+        let pass = move || slow.advance(Duration::from_secs(31));
+        *one.event.borrow_mut() = Some((12, Event::Meanwhile(Box::new(pass))));
+        now(one.moves().advance(None, &clock)).unwrap();
+        let latest = now(one.moves().latest(&"t".into())).unwrap().unwrap();
+        assert_eq!((latest.phase, latest.since), (MovePhase::Cleaning, begun + Duration::from_secs(31)));
+        now(one.moves().advance(None, &clock)).unwrap();
+        assert_eq!(one.phase(), MovePhase::Cleaning, "{mover:?}");
+        one.finish();
+        assert_eq!(one.phase(), MovePhase::Done);
+
+        let before = one.all_rows();
+        let scope = if mover == Mover::Bob { "agents/a/users/bob" } else { "agents/a/shared" };
+        let put = one.put(one.shard("DB"), "t", scope, "late", Content::Inline("x".into()));
+        assert!(put.is_err_and(|error| is_refusal(&error)), "{mover:?}");
+        if mover != Mover::Tenant {
+            // The rest of the tenant is there, and so are its limits.
+            let put = one.put(one.shard("DB"), "t", "agents/a/users/ann", "new", Content::Inline("x".into()));
+            assert_eq!(put, Ok(()), "{mover:?}");
+            one.shard("DB").run_all("DELETE FROM files WHERE tenant = 't' AND path = 'new'");
+            let (tenant, limits) = (TenantId::from("t"), StorageLimits::default());
+            now(one.shard("DB").batch(&[set_limits(&tenant, &limits, 9)])).unwrap();
+        }
+        assert!(one.start("mov_2", "DB"), "it can move back");
+        one.finish();
+        assert_eq!(one.shard_of_mover(), "DB");
+        let after = one.all_rows();
+        assert_eq!(after, before, "{mover:?}");
+        one.is_whole(&after, &others);
+    }
 }
 
 /// The objects of a moved tenant's files stay, whichever shard is cleared.
@@ -649,7 +699,7 @@ fn bob_is_copied() -> Deployment {
     assert!(one.start("mov_1", "DB_1"));
     one.calls.set(0);
     *one.event.borrow_mut() = Some((12, Event::StopBefore));
-    now(one.moves().advance(None, START + Duration::from_mins(12))).unwrap_err();
+    one.advance(START + Duration::from_mins(12)).unwrap_err();
     assert_eq!(one.phase(), MovePhase::Copying);
     one
 }

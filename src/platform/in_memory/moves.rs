@@ -1,8 +1,8 @@
 //! Moves in memory. There are no rows to copy, so a move stays in its first phase until it is canceled.
 
-use crate::ports::Moves;
 use crate::ports::directory::DirectoryResult;
 use crate::ports::moves::{Move, MovePhase};
+use crate::ports::{Clock, Moves};
 use crate::types::{TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use std::cell::RefCell;
@@ -38,7 +38,7 @@ impl Moves for InMemoryMoves {
         Ok(BTreeMap::new())
     }
 
-    async fn advance(&self, _tenant: Option<&TenantId>, _now: Timestamp) -> DirectoryResult<()> {
+    async fn advance(&self, _tenant: Option<&TenantId>, _clock: &dyn Clock) -> DirectoryResult<()> {
         Ok(())
     }
 }

@@ -16,9 +16,9 @@ pub use super::memory::copy::Terms;
 pub use fence::is_refusal;
 
 use super::{Databases, Rows, Sql, SqlError, Statement};
-use crate::ports::Moves;
 use crate::ports::directory::{DirectoryError, DirectoryResult};
 use crate::ports::moves::{Move, MovePhase};
+use crate::ports::{Clock, Moves};
 use crate::types::{TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use part::{Job, read_use};
@@ -61,11 +61,16 @@ impl<D: Databases> SqlMoves<D> {
     }
 
     /// Carries on a move until it must wait, or no page is left.
-    async fn carry_on(&self, tenant: &TenantId, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
+    async fn carry_on(
+        &self,
+        tenant: &TenantId,
+        clock: &dyn Clock,
+        pages: &mut usize,
+    ) -> Result<(), SqlError> {
         while *pages > 0
             && let Some(job) = root::read_one(&self.root(&[root::select(tenant)]).await?)?
         {
-            match self.step(&job, now, pages).await {
+            match self.step(&job, clock, pages).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if fence::is_overtaken(&error) => break,
@@ -76,15 +81,15 @@ impl<D: Databases> SqlMoves<D> {
     }
 
     /// Does the work of one phase, as far as the pages last. Returns `false` if the move must wait.
-    async fn step(&self, job: &Job, now: Timestamp, pages: &mut usize) -> Result<bool, SqlError> {
-        let one = &job.one;
+    async fn step(&self, job: &Job, clock: &dyn Clock, pages: &mut usize) -> Result<bool, SqlError> {
+        let (one, now) = (&job.one, clock.now());
         let next = match one.phase {
             // The erasure of the tenant continues on its shard.
             MovePhase::Draining | MovePhase::Copying if job.is_deleted => Some(MovePhase::Canceling),
             MovePhase::Draining if now < one.since + self.cached => return Ok(false),
             MovePhase::Draining => Some(MovePhase::Copying),
             MovePhase::Copying => {
-                self.copy(job, now, pages).await?;
+                self.copy(job, clock, pages).await?;
                 None
             }
             MovePhase::Cleaning => {
@@ -92,9 +97,9 @@ impl<D: Databases> SqlMoves<D> {
                 if now < one.since + READS_END {
                     return Ok(false);
                 }
-                self.clear(job, &one.source, pages).await?.then_some(MovePhase::Done)
+                self.clear(job, &one.source, fence::leave, pages).await?.then_some(MovePhase::Done)
             }
-            MovePhase::Canceling => match self.clear(job, &one.target, pages).await? {
+            MovePhase::Canceling => match self.clear(job, &one.target, fence::end, pages).await? {
                 true => {
                     self.shard(&one.source)?.batch(&[fence::end(job)?]).await?;
                     Some(MovePhase::Canceled)
@@ -104,13 +109,13 @@ impl<D: Databases> SqlMoves<D> {
             MovePhase::Done | MovePhase::Canceled => return Ok(false),
         };
         if let Some(phase) = next {
-            self.root(&[root::enter(one, phase, now)]).await?;
+            self.root(&[root::enter(one, phase, clock.now())]).await?;
         }
         Ok(true)
     }
 
     /// Copies the rows, and then stores the target as their shard.
-    async fn copy(&self, job: &Job, now: Timestamp, pages: &mut usize) -> Result<(), SqlError> {
+    async fn copy(&self, job: &Job, clock: &dyn Clock, pages: &mut usize) -> Result<(), SqlError> {
         let one = &job.one;
         let (source, target) = (self.shard(&one.source)?, self.shard(&one.target)?);
         source.batch(&[fence::set(job)?]).await?;
@@ -143,7 +148,8 @@ impl<D: Databases> SqlMoves<D> {
         let used = [job.select_use()];
         let (before, after) = (source.batch(&used).await?, target.batch(&used).await?);
         if read_use(&before)? == read_use(&after)? {
-            self.root(&root::switch(one, now)).await?;
+            // Reads of the old shard may begin until now.
+            self.root(&root::switch(one, clock.now())).await?;
             let results = self.root(&[root::select(&one.tenant)]).await?;
             if root::read_one(&results)?.is_some_and(|latest| latest.one.phase == MovePhase::Cleaning) {
                 // At once, because the next step may follow much later.
@@ -151,7 +157,7 @@ impl<D: Databases> SqlMoves<D> {
             }
             return Ok(());
         }
-        let results = self.root(&[root::enter(one, MovePhase::Canceling, now)]).await?;
+        let results = self.root(&[root::enter(one, MovePhase::Canceling, clock.now())]).await?;
         match is_any(&results)? {
             true => Err(SqlError::new("the copy differs from the rows, so the move is canceled")),
             // Another run has carried the move on, which changes the rows of both shards.
@@ -159,18 +165,24 @@ impl<D: Databases> SqlMoves<D> {
         }
     }
 
-    /// Removes the move's rows from a shard and ends the fence there. Returns whether both are done.
-    async fn clear(&self, job: &Job, shard: &str, pages: &mut usize) -> Result<bool, SqlError> {
+    /// Removes the move's rows from a shard and ends the fence there with `end`. Returns whether both are done.
+    async fn clear(
+        &self,
+        job: &Job,
+        shard: &str,
+        end: fn(&Job) -> Result<Statement<'static>, SqlError>,
+        pages: &mut usize,
+    ) -> Result<bool, SqlError> {
         let shard = self.shard(shard)?;
         let Some((position, _)) = fence::read(&shard.batch(&[fence::select(job)]).await?)? else {
             // Nothing was copied before the move was canceled.
-            shard.batch(&[fence::end(job)?]).await?;
+            shard.batch(&[end(job)?]).await?;
             return Ok(true);
         };
         let mut is_clear = position == Position::Ended;
         while *pages > 0 && !is_clear {
             *pages -= 1;
-            is_clear = copying::clear_page(job, &shard, &position, fence::end(job)?).await?;
+            is_clear = copying::clear_page(job, &shard, &position, end(job)?).await?;
         }
         Ok(is_clear)
     }
@@ -213,7 +225,7 @@ impl<D: Databases> Moves for SqlMoves<D> {
         root::read_users(&results).map_err(failed)
     }
 
-    async fn advance(&self, tenant: Option<&TenantId>, now: Timestamp) -> DirectoryResult<()> {
+    async fn advance(&self, tenant: Option<&TenantId>, clock: &dyn Clock) -> DirectoryResult<()> {
         let tenants = match tenant {
             Some(tenant) => vec![tenant.clone()],
             None => {
@@ -223,7 +235,7 @@ impl<D: Databases> Moves for SqlMoves<D> {
         };
         let (mut pages, mut failure) = (PAGES_AT_ONCE, None);
         for tenant in &tenants {
-            if let Err(error) = self.carry_on(tenant, now, &mut pages).await {
+            if let Err(error) = self.carry_on(tenant, clock, &mut pages).await {
                 failure = Some(DirectoryError(format!("the move of {tenant}: {error}")));
             }
         }

@@ -293,7 +293,7 @@ impl FileTable for D1Files {
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>> {
         // On its other shard, a moving tenant may have a file for a key that is free here.
         let sql = "SELECT tenant, blob FROM free_blobs WHERE since <= ?1 AND NOT EXISTS (SELECT 1 FROM fences \
-                   WHERE fences.tenant = free_blobs.tenant AND open = 0) ORDER BY since LIMIT ?2";
+                   WHERE fences.tenant = free_blobs.tenant AND open = 0 AND position <> '\"ended\"') ORDER BY since LIMIT ?2";
         let mut free = Vec::new();
         for shard in self.shards.all() {
             let left = number((limit - free.len()) as u64);

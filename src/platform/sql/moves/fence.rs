@@ -1,7 +1,8 @@
 //! The fence of a move: a row on each of its two shards. While it is closed, triggers refuse other writes of the rows that
 //! move (`migrations/0014_moves.sql`, `migrations/0017_user_shards.sql`).
 //!
-//! The fence of an ended move stays, open, so that a late run of the move cannot close it again.
+//! The fence of an ended move stays, so that a late run of the move changes nothing. It is open where the rows are. Where
+//! they have been it stays closed, so that a late write is refused rather than lost, until a later move replaces it.
 
 use super::part::Job;
 use super::position::Position;
@@ -39,6 +40,16 @@ pub(super) fn end(job: &Job) -> Result<Statement<'static>, SqlError> {
                DO UPDATE SET move = excluded.move, position = excluded.position, open = 1 \
                WHERE move <= excluded.move";
     Ok(Statement::new(sql, args(job, &Position::Ended)?))
+}
+
+/// Ends the fence of a move on the shard that the rows have left. It stays closed.
+pub(super) fn leave(job: &Job) -> Result<Statement<'static>, SqlError> {
+    let sql = "INSERT INTO fences (tenant, move, position, part) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (tenant) \
+               DO UPDATE SET move = excluded.move, position = excluded.position, part = excluded.part, open = 0 \
+               WHERE move <= excluded.move";
+    let mut args = args(job, &Position::Ended)?;
+    args.push(job.part().name().into());
+    Ok(Statement::new(sql, args))
 }
 
 /// Queries the fence of a move.
