@@ -137,10 +137,15 @@ impl Deployment {
         one
     }
 
+    /// Returns a separate deployment with the same rows.
+    fn copy(&self) -> Self {
+        let shards = Rc::new([self.shards[0].copy(), self.shards[1].copy()]);
+        Self { mover: self.mover, shards, calls: Rc::default(), event: Rc::default() }
+    }
+
     /// Returns a separate deployment with the same rows, in which a move has started.
     fn moving(&self) -> Self {
-        let shards = Rc::new([self.shards[0].copy(), self.shards[1].copy()]);
-        let one = Self { mover: self.mover, shards, calls: Rc::default(), event: Rc::default() };
+        let one = self.copy();
         assert!(one.start("mov_1", "DB_1"));
         one.calls.set(0);
         one
@@ -620,6 +625,52 @@ fn a_canceled_move(mover: Mover) {
     one.finish();
     assert_eq!((one.phase(), one.shard_of_mover().as_str()), (MovePhase::Done, "DB_1"));
     assert_eq!(now(one.moves().cancel(&"t".into(), START)), Ok(false));
+}
+
+/// A run stops when it has stored the new shard. The next one opens it, although the pages are for another move.
+#[test]
+fn a_tenant_can_soon_write_on_its_new_shard() {
+    let reference = Deployment::new(Mover::Tenant, 6);
+    let at = START + Duration::from_mins(12);
+    let is_closed = |one: &Deployment| {
+        let closed = "SELECT count(*) FROM fences WHERE tenant = 't' AND open = 0";
+        one.phase() == MovePhase::Cleaning && one.shard("DB_1").dump(closed) == ["1"]
+    };
+    let stopped = (1..60).map(|call| {
+        let one = reference.moving();
+        *one.event.borrow_mut() = Some((call, Event::StopBefore));
+        let _ = one.advance(at);
+        one
+    });
+    let one = stopped.into_iter().find(is_closed).expect("the run stops after the switch");
+    for n in 0..45 {
+        let content = Content::Inline("\u{1}".repeat(250_000).into());
+        one.put(one.shard("DB"), "on-DB", "agents/a/shared", &format!("file-{n}"), content).unwrap();
+    }
+    let large = "INSERT INTO moves (tenant, id, source, target, phase, since, copied, started_at) \
+                 VALUES ('on-DB', 'mov_2', 'DB', 'DB_1', 'copying', 1, 0, 1)";
+    one.root().run_all(large);
+    one.advance(at + Duration::from_mins(1)).unwrap();
+    assert_eq!(one.root().dump("SELECT phase FROM moves WHERE tenant = 'on-DB'"), ["copying"]);
+    let put = one.put(one.shard("DB_1"), "t", "agents/a/shared", "new", Content::Inline("x".into()));
+    assert_eq!(put, Ok(()));
+}
+
+#[test]
+fn moves_that_fail_do_not_block_others() {
+    let one = Deployment::new(Mover::Tenant, 6);
+    assert!(one.start("mov_1", "DB_1"));
+    for n in 0..25 {
+        one.root().run_all(&format!(
+            "INSERT INTO tenants (id, name, created_at, shard) VALUES ('x{n}', 'T', 1, 'DB');
+             INSERT INTO moves (tenant, id, source, target, phase, since, copied, started_at)
+               VALUES ('x{n}', 'mov_0', 'DB', 'DB_7', 'copying', 1, 0, 1)"
+        ));
+    }
+    let error = one.advance(START + Duration::from_mins(12)).unwrap_err();
+    assert!(error.0.contains("the shard DB_7 is not bound"), "{error:?}");
+    one.finish();
+    assert_eq!(one.phase(), MovePhase::Done);
 }
 
 /// A run of any length leaves time for reads that have begun, and a later write of the old shard is refused.

@@ -68,7 +68,7 @@ impl<D: Databases> SqlMoves<D> {
         pages: &mut usize,
     ) -> Result<(), SqlError> {
         while *pages > 0
-            && let Some(job) = root::read_one(&self.root(&[root::select(tenant)]).await?)?
+            && let Some(job) = root::read_all(&self.root(&[root::select(tenant)]).await?)?.pop()
         {
             match self.step(&job, clock, pages).await {
                 Ok(true) => {}
@@ -80,13 +80,51 @@ impl<D: Databases> SqlMoves<D> {
         Ok(())
     }
 
+    /// Returns whether the phase of a move has to last longer.
+    fn must_wait(&self, job: &Job, now: Timestamp) -> bool {
+        match job.one.phase {
+            MovePhase::Draining => !job.is_deleted && now < job.one.since + self.cached,
+            MovePhase::Cleaning => now < job.one.since + READS_END,
+            _ => false,
+        }
+    }
+
+    /// Returns the tenants whose moves a run carries on: each move in turn if there are many, so that some that fail do
+    /// not block others. Those whose tenants cannot write come first.
+    fn next(&self, mut open: Vec<Job>, now: Timestamp) -> Vec<TenantId> {
+        open.retain(|job| !self.must_wait(job, now));
+        // A run follows each minute.
+        let run = usize::try_from(now.0 / 60_000).unwrap_or_default();
+        let first = run.wrapping_mul(MOVES_AT_ONCE).checked_rem(open.len()).unwrap_or_default();
+        open.rotate_left(first);
+        open.truncate(MOVES_AT_ONCE);
+        open.sort_by_key(|Job { one, .. }| {
+            (one.phase != MovePhase::Copying, one.phase != MovePhase::Canceling, one.since)
+        });
+        open.into_iter().map(|job| job.one.tenant).collect()
+    }
+
+    /// Lets the tenants and users write that are on their new shard, if the run that stored it stopped there.
+    async fn open_targets(&self, open: &[Job]) -> Result<(), SqlError> {
+        let mut targets: BTreeMap<&str, Vec<&Job>> = BTreeMap::new();
+        for job in open.iter().filter(|job| job.one.phase == MovePhase::Cleaning) {
+            targets.entry(&job.one.target).or_default().push(job);
+        }
+        let mut failed = None;
+        for (target, jobs) in targets {
+            let opened = async { self.shard(target)?.batch(&[fence::end_all(&jobs)?]).await };
+            failed = opened.await.err().or(failed);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
     /// Does the work of one phase, as far as the pages last. Returns `false` if the move must wait.
     async fn step(&self, job: &Job, clock: &dyn Clock, pages: &mut usize) -> Result<bool, SqlError> {
         let (one, now) = (&job.one, clock.now());
         let next = match one.phase {
             // The erasure of the tenant continues on its shard.
             MovePhase::Draining | MovePhase::Copying if job.is_deleted => Some(MovePhase::Canceling),
-            MovePhase::Draining if now < one.since + self.cached => return Ok(false),
+            MovePhase::Draining if self.must_wait(job, now) => return Ok(false),
             MovePhase::Draining => Some(MovePhase::Copying),
             MovePhase::Copying => {
                 self.copy(job, clock, pages).await?;
@@ -94,7 +132,7 @@ impl<D: Databases> SqlMoves<D> {
             }
             MovePhase::Cleaning => {
                 self.shard(&one.target)?.batch(&[fence::end(job)?]).await?;
-                if now < one.since + READS_END {
+                if self.must_wait(job, now) {
                     return Ok(false);
                 }
                 self.clear(job, &one.source, fence::leave, pages).await?.then_some(MovePhase::Done)
@@ -151,7 +189,7 @@ impl<D: Databases> SqlMoves<D> {
             // Reads of the old shard may begin until now.
             self.root(&root::switch(one, clock.now())).await?;
             let results = self.root(&[root::select(&one.tenant)]).await?;
-            if root::read_one(&results)?.is_some_and(|latest| latest.one.phase == MovePhase::Cleaning) {
+            if root::read_all(&results)?.pop().is_some_and(|latest| latest.one.phase == MovePhase::Cleaning) {
                 // At once, because the next step may follow much later.
                 target.batch(&[fence::end(job)?]).await?;
             }
@@ -217,7 +255,7 @@ impl<D: Databases> Moves for SqlMoves<D> {
 
     async fn latest(&self, tenant: &TenantId) -> DirectoryResult<Option<Move>> {
         let results = self.root(&[root::select(tenant)]).await.map_err(failed)?;
-        Ok(root::read_one(&results).map_err(failed)?.map(|job| job.one))
+        Ok(root::read_all(&results).map_err(failed)?.pop().map(|job| job.one))
     }
 
     async fn user_shards(&self, tenant: &TenantId) -> DirectoryResult<BTreeMap<UserId, String>> {
@@ -226,14 +264,16 @@ impl<D: Databases> Moves for SqlMoves<D> {
     }
 
     async fn advance(&self, tenant: Option<&TenantId>, clock: &dyn Clock) -> DirectoryResult<()> {
+        let (mut pages, mut failure) = (PAGES_AT_ONCE, None);
         let tenants = match tenant {
             Some(tenant) => vec![tenant.clone()],
             None => {
-                let results = self.root(&[root::select_open(MOVES_AT_ONCE)]).await.map_err(failed)?;
-                root::read_open(&results).map_err(failed)?
+                let results = self.root(&[root::select_open()]).await.map_err(failed)?;
+                let open = root::read_all(&results).map_err(failed)?;
+                failure = self.open_targets(&open).await.err().map(failed);
+                self.next(open, clock.now())
             }
         };
-        let (mut pages, mut failure) = (PAGES_AT_ONCE, None);
         for tenant in &tenants {
             if let Err(error) = self.carry_on(tenant, clock, &mut pages).await {
                 failure = Some(DirectoryError(format!("the move of {tenant}: {error}")));

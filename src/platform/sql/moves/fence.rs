@@ -42,6 +42,14 @@ pub(super) fn end(job: &Job) -> Result<Statement<'static>, SqlError> {
     Ok(Statement::new(sql, args(job, &Position::Ended)?))
 }
 
+/// Opens the fences of some moves on one shard, as [`end`] does.
+pub(super) fn end_all(jobs: &[&Job]) -> Result<Statement<'static>, SqlError> {
+    let sql = "UPDATE fences SET position = ?2, open = 1 WHERE open = 0 \
+               AND (tenant, move) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))";
+    let moves: Vec<_> = jobs.iter().map(|job| [job.tenant().as_str(), &job.one.id]).collect();
+    Ok(Statement::new(sql, vec![json(&moves)?.into(), json(&Position::Ended)?.into()]))
+}
+
 /// Ends the fence of a move on the shard that the rows have left. It stays closed.
 pub(super) fn leave(job: &Job) -> Result<Statement<'static>, SqlError> {
     let sql = "INSERT INTO fences (tenant, move, position, part) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (tenant) \

@@ -7,8 +7,13 @@ use crate::types::{MoveId, TenantId, Timestamp, UserId};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The columns of a move.
-const MOVE: &str = "m.id, m.tenant, m.user, m.source, m.target, m.phase, m.since, m.copied, m.started_at";
+/// The columns of a move and of its tenant.
+const MOVE: &str = "m.id, m.tenant, m.user, m.source, m.target, m.phase, m.since, m.copied, m.started_at, \
+                    t.deleted_at, t.spread";
+/// The moves, with the properties of their tenants.
+const JOBS: &str = "moves AS m LEFT JOIN tenants AS t ON t.id = m.tenant";
+/// Maximum number of open moves that are read at once.
+const MAX_OPEN: usize = 1_000;
 /// The condition on a move that has not ended. An index has the same one.
 const IS_OPEN: &str = "phase NOT IN ('done', 'canceled')";
 
@@ -68,16 +73,21 @@ pub(super) fn insert(new: &Move) -> Statement<'_> {
 
 /// Queries the latest move of a tenant.
 pub(super) fn select(tenant: &TenantId) -> Statement<'_> {
-    let sql = format!(
-        "SELECT {MOVE}, t.deleted_at, t.spread FROM moves AS m LEFT JOIN tenants AS t ON t.id = m.tenant WHERE m.tenant = ?1"
-    );
+    let sql = format!("SELECT {MOVE} FROM {JOBS} WHERE m.tenant = ?1");
     Statement::new(sql, vec![tenant.as_str().into()])
 }
 
-/// Reads the result of [`select`].
-pub(super) fn read_one(results: &[impl Rows]) -> Result<Option<Job>, SqlError> {
-    let row = read::<MoveRow>(results, 0)?.into_iter().next();
-    Ok(row.map(|row| {
+/// Queries the open moves.
+pub(super) fn select_open() -> Statement<'static> {
+    let sql = format!(
+        "SELECT {MOVE} FROM {JOBS} WHERE m.{IS_OPEN} ORDER BY m.started_at, m.tenant LIMIT {MAX_OPEN}"
+    );
+    Statement::new(sql, vec![])
+}
+
+/// Reads the result of [`select`] or [`select_open`].
+pub(super) fn read_all(results: &[impl Rows]) -> Result<Vec<Job>, SqlError> {
+    let job = |row: MoveRow| {
         let MoveRow { id, tenant, user, source, target, phase, .. } = row;
         let [since, started_at] = [row.since, row.started_at].map(|at| Timestamp(at as u64));
         let copied = row.copied as u64;
@@ -86,7 +96,8 @@ pub(super) fn read_one(results: &[impl Rows]) -> Result<Option<Job>, SqlError> {
             is_deleted: row.deleted_at.is_some(),
             is_spread: row.spread.is_some(),
         }
-    }))
+    };
+    Ok(read::<MoveRow>(results, 0)?.into_iter().map(job).collect())
 }
 
 /// Queries the users of a tenant that have a shard of their own.
@@ -103,23 +114,6 @@ pub(super) fn read_users(results: &[impl Rows]) -> Result<BTreeMap<UserId, Strin
         shard: String,
     }
     Ok(read::<UserRow>(results, 0)?.into_iter().map(|row| (row.user, row.shard)).collect())
-}
-
-/// Queries the tenants of open moves. Those whose tenants cannot write come first: the others can wait.
-pub(super) fn select_open(limit: usize) -> Statement<'static> {
-    let sql = format!(
-        "SELECT tenant FROM moves WHERE {IS_OPEN} ORDER BY phase <> 'copying', phase <> 'canceling', since LIMIT {limit}"
-    );
-    Statement::new(sql, vec![])
-}
-
-/// Reads the result of [`select_open`].
-pub(super) fn read_open(results: &[impl Rows]) -> Result<Vec<TenantId>, SqlError> {
-    #[derive(Deserialize)]
-    struct OpenRow {
-        tenant: TenantId,
-    }
-    Ok(read::<OpenRow>(results, 0)?.into_iter().map(|row| row.tenant).collect())
 }
 
 /// Enters a phase and returns a row, unless another run has entered one.
