@@ -183,15 +183,12 @@ impl Workspaces {
     /// Returns an error when a store is unavailable.
     pub async fn collect(&self, now: Timestamp) -> FileResult<bool> {
         let before = now - COLLECT_AFTER;
-        let mut free = self.stores.table.free_keys(before, MAX_COLLECTED).await?;
+        let free = self.stores.table.free_keys(before, MAX_COLLECTED).await?;
         let more = free.len() == MAX_COLLECTED;
-        free.sort();
-        for of_tenant in free.chunk_by(|(one, _), (other, _)| one == other) {
-            let keys: Vec<String> = of_tenant.iter().map(|(_, key)| key.clone()).collect();
+        if !free.is_empty() {
+            let keys: Vec<String> = free.iter().map(|(_, key)| key.clone()).collect();
             self.stores.blobs.delete(&keys).await?;
-            if let Some((tenant, _)) = of_tenant.first() {
-                self.stores.table.forget(tenant, &keys).await?;
-            }
+            self.stores.table.forget(&free).await?;
         }
         Ok(more)
     }

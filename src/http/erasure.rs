@@ -5,6 +5,7 @@ use super::auth_cache::CREDENTIAL_TTL;
 use super::gateway::Gateway;
 use super::placement::SHARD_TTL;
 use crate::ports::Clock;
+use crate::ports::directory::SHARDS_PER_SWEEP;
 use crate::types::{Problem, SessionId, TenantId, Timestamp, UserId};
 use futures::{StreamExt, stream};
 use serde_json::json;
@@ -28,9 +29,13 @@ const SESSIONS_PER_STEP: usize = 200;
 const STEP_CALLS: usize = 16;
 /// Maximum number of deleted tenants that one run processes.
 const TENANTS_PER_RUN: usize = 500;
-/// Maximum number of passes of [`maintain`], and the calls of one for each shard.
+/// Number of calls that are left to erasures by [`maintain`], after its first pass.
+const ERASURE_CALLS: usize = 250;
+/// Maximum number of passes of [`maintain`].
 const MAINTENANCE_PASSES: usize = 5;
-const MAINTENANCE_CALLS: usize = 10;
+/// The calls of a pass for each shard that it sweeps, and for each shard.
+const SWEEP_CALLS: usize = 8;
+const FORGET_CALLS: usize = 1;
 
 /// Returns the minimum time before the id of a deleted tenant can be used again. By then every isolate's cache
 /// has dropped the tenant's keys and shard: a cached key could open the next tenant with that id.
@@ -84,8 +89,13 @@ pub async fn sweep(gateway: &Gateway) -> Result<bool, Problem> {
 /// Removes expired rows, unreferenced objects, and the terms of erased memory. Returns whether there are more.
 async fn maintain(gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
     let now = gateway.clock.now();
-    for _ in 0..MAINTENANCE_PASSES {
-        allowance.spend(MAINTENANCE_CALLS * gateway.config.shards.len().max(1));
+    let shards = gateway.config.shards.len().max(1);
+    let calls = SWEEP_CALLS * shards.min(SHARDS_PER_SWEEP) + FORGET_CALLS * shards;
+    for pass in 0..MAINTENANCE_PASSES {
+        if pass > 0 && allowance.calls.get() < ERASURE_CALLS + calls {
+            return Ok(true);
+        }
+        allowance.spend(calls);
         let (collected, expired) = (gateway.files.collect(now).await, gateway.directory.expire(now).await);
         let merged = gateway.memories.drop_erased_terms().await;
         if !(collected? | expired? | merged?) {

@@ -148,6 +148,9 @@ pub const CLAIM_TIMEOUT: Duration = Duration::from_mins(1);
 /// not agree.
 pub const AUDIT_TTL: Duration = Duration::from_hours(401 * 24);
 
+/// Maximum number of shards that one sweep covers: each in turn, by the minute. The platform limits the calls of a run.
+pub const SHARDS_PER_SWEEP: usize = 20;
+
 /// The store of tenants, keys, the list of sessions, idempotency outside sessions, and the audit trail. Each change of a
 /// tenant or a key adds its row of the audit trail in the same transaction.
 #[async_trait(?Send)]
@@ -258,7 +261,7 @@ pub trait Directory {
     /// Returns what a tenant stores.
     async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse>;
 
-    /// Removes a bounded number of expired idempotency rows, keys, and rows of the audit trail. Returns whether more are
+    /// Removes a bounded number of expired idempotency rows on up to [`SHARDS_PER_SWEEP`] shards, keys, and rows of the audit trail. Returns whether more are
     /// left.
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;
 }

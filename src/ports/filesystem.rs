@@ -239,10 +239,11 @@ pub trait FileTable {
 
     /// Records a key before its object is written for a file of the tree.
     async fn reserve(&self, tree: &Tree, key: &str, now: Timestamp) -> FileResult<()>;
-    /// Lists keys of all tenants that have been without a row since `before`, as `(tenant, key)`.
+    /// Lists keys of any tenants that have been without a row since `before`, as `(tenant, key)`, on up to
+    /// [`SHARDS_PER_SWEEP`](super::directory::SHARDS_PER_SWEEP) shards.
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>>;
     /// Removes keys whose objects were deleted.
-    async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()>;
+    async fn forget(&self, keys: &[(TenantId, String)]) -> FileResult<()>;
     /// Lists up to `limit` scopes that have files after the scope `after`, sorted: all of a tenant, or the scopes
     /// `agents/<agent>/<owner>` for any agent.
     async fn scopes(

@@ -42,6 +42,15 @@ impl Timestamp {
     }
 }
 
+/// Returns up to `count` items for a run that starts at this time: a run each minute takes each item in turn.
+pub fn in_turn<T>(mut items: Vec<T>, count: usize, now: Timestamp) -> Vec<T> {
+    let run = usize::try_from(now.0 / 60_000).unwrap_or_default();
+    let first = run.wrapping_mul(count).checked_rem(items.len()).unwrap_or_default();
+    items.rotate_left(first);
+    items.truncate(count);
+    items
+}
+
 /// Adds a span. Stops at the latest time.
 impl Add<Duration> for Timestamp {
     type Output = Self;
@@ -95,6 +104,20 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_item_has_its_turn() {
+        for len in 0..50 {
+            let mut seen = std::collections::BTreeSet::new();
+            let runs = (len as u64).div_ceil(20);
+            for run in 0..runs {
+                let taken = in_turn((0..len).collect(), 20, Timestamp(1_795_176_012_345 + run * 60_000));
+                assert_eq!(taken.len(), len.min(20));
+                seen.extend(taken);
+            }
+            assert_eq!(seen.len(), len);
+        }
+    }
 
     #[test]
     fn rfc3339_round_trips() {

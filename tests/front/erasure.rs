@@ -194,3 +194,19 @@ fn a_user_is_erased_by_repeated_requests() {
     let foreign = stage.answer(delete("/v1/admin/tenants/acme/users/bob").bearer(&key));
     assert_eq!(foreign.status, 403, "of the operator only");
 }
+
+#[test]
+fn any_number_of_shards_leaves_time_for_erasures() {
+    for count in [1, 40, 100] {
+        let mut config = crate::stage::config();
+        config.shards = (0..count).map(|n| format!("DB_{n}")).collect();
+        let stage = Stage::with(config);
+        stage.tenant("acme", Value::Null);
+        stage.sessions("acme", "u", 300);
+        stage.delete_tenant("acme");
+        for _ in 0..3 {
+            stage.cron();
+        }
+        assert_eq!(stage.erased(), 300, "{count} shards");
+    }
+}

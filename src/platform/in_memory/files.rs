@@ -251,8 +251,8 @@ impl FileTable for MemoryFiles {
         Ok(old.take(limit).map(|(key, _)| key.clone()).collect())
     }
 
-    async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()> {
-        self.state().await?.free.retain(|(owner, key), _| *owner != *tenant || !keys.contains(key));
+    async fn forget(&self, keys: &[(TenantId, String)]) -> FileResult<()> {
+        self.state().await?.free.retain(|key, _| !keys.contains(key));
         Ok(())
     }
 

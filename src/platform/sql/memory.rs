@@ -12,11 +12,12 @@ pub(super) mod remove;
 
 use super::{Databases, Sql, SqlError, Statement, Value, read, storage};
 use crate::ports::MemoryIndex;
+use crate::ports::directory::SHARDS_PER_SWEEP;
 use crate::ports::memory::{
     Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal,
     Source, Statistics, TermQuery,
 };
-use crate::types::{SessionId, StorageLimits, TenantId, Timestamp, UserId};
+use crate::types::{SessionId, StorageLimits, TenantId, Timestamp, UserId, time::in_turn};
 use async_trait::async_trait;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -251,7 +252,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
 
     async fn drop_erased_terms(&self, now: Timestamp) -> MemoryResult<bool> {
         let (mut more, mut failed) = (false, None);
-        for database in self.databases.all() {
+        for database in in_turn(self.databases.all(), SHARDS_PER_SWEEP, now) {
             // A database that fails does not block the others.
             match merge::step(&database, now).await {
                 Ok(is_merging) => more |= is_merging,

@@ -19,7 +19,7 @@ use super::{Databases, Rows, Sql, SqlError, Statement};
 use crate::ports::directory::{DirectoryError, DirectoryResult};
 use crate::ports::moves::{Move, MovePhase};
 use crate::ports::{Clock, Moves};
-use crate::types::{TenantId, Timestamp, UserId};
+use crate::types::{TenantId, Timestamp, UserId, time::in_turn};
 use async_trait::async_trait;
 use part::{Job, read_use};
 use position::Position;
@@ -93,11 +93,7 @@ impl<D: Databases> SqlMoves<D> {
     /// not block others. Those whose tenants cannot write come first.
     fn next(&self, mut open: Vec<Job>, now: Timestamp) -> Vec<TenantId> {
         open.retain(|job| !self.must_wait(job, now));
-        // A run follows each minute.
-        let run = usize::try_from(now.0 / 60_000).unwrap_or_default();
-        let first = run.wrapping_mul(MOVES_AT_ONCE).checked_rem(open.len()).unwrap_or_default();
-        open.rotate_left(first);
-        open.truncate(MOVES_AT_ONCE);
+        let mut open = in_turn(open, MOVES_AT_ONCE, now);
         open.sort_by_key(|Job { one, .. }| {
             (one.phase != MovePhase::Copying, one.phase != MovePhase::Canceling, one.since)
         });

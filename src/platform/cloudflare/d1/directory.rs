@@ -9,10 +9,12 @@ use super::{Database, Rows, Shards, number, optional, time, timestamp};
 use crate::platform::sql::{Sql, SqlError, Statement, audit, storage, tenants};
 use crate::ports::Directory;
 use crate::ports::directory::{
-    AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+    AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SHARDS_PER_SWEEP,
+    SessionEntry, Tenant,
 };
 use crate::types::{
     AgentId, AuditEntry, AuditQuery, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp, UserId,
+    time::in_turn,
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
@@ -376,7 +378,7 @@ impl Directory for D1Directory {
         let audit = Sql::batch(self.root(), &[audit::expire(now - AUDIT_TTL, EXPIRED_AT_ONCE)]).await?;
         let audit: Vec<IgnoredAny> = audit.first().map_or(Ok(Vec::new()), Rows::read)?;
         let mut most = keys.len().max(audit.len());
-        for shard in self.shards.all() {
+        for shard in in_turn(self.shards.all().to_vec(), SHARDS_PER_SWEEP, now) {
             most = most.max(shard.rows::<IgnoredAny>(&answers, &[time(since)]).await?.len());
         }
         Ok(most == EXPIRED_AT_ONCE)

@@ -8,9 +8,10 @@ use super::{Database, Shards, list, number, time, timestamp};
 use crate::platform::sql::{Sql, SqlError, storage};
 use crate::ports::{
     FileError, FileTable,
+    directory::SHARDS_PER_SWEEP,
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, StorageLimits, TenantId, Timestamp, UserId};
+use crate::types::{FilePath, PathPrefix, StorageLimits, TenantId, Timestamp, UserId, time::in_turn};
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -295,7 +296,7 @@ impl FileTable for D1Files {
         let sql = "SELECT tenant, blob FROM free_blobs WHERE since <= ?1 AND NOT EXISTS (SELECT 1 FROM fences \
                    WHERE fences.tenant = free_blobs.tenant AND open = 0 AND position <> '\"ended\"') ORDER BY since LIMIT ?2";
         let mut free = Vec::new();
-        for shard in self.shards.all() {
+        for shard in in_turn(self.shards.all().to_vec(), SHARDS_PER_SWEEP, before) {
             let left = number((limit - free.len()) as u64);
             let found: Vec<KeyRow> = shard.rows(sql, &[time(before), left]).await?;
             free.extend(found.into_iter().map(|row| (row.tenant, row.blob)));
@@ -303,12 +304,13 @@ impl FileTable for D1Files {
         Ok(free)
     }
 
-    async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()> {
-        let sql = "DELETE FROM free_blobs WHERE tenant = ?1 AND blob IN (SELECT value FROM json_each(?2))";
-        let keys = list(keys.iter());
-        // The tenant may have been purged, so its shard is not known.
+    async fn forget(&self, keys: &[(TenantId, String)]) -> FileResult<()> {
+        let sql = "DELETE FROM free_blobs WHERE (tenant, blob) IN \
+                   (SELECT value ->> 0, value ->> 1 FROM json_each(?1))";
+        let keys = serde_json::json!(keys).to_string();
+        // The tenants may have been purged, so their shards are not known.
         for shard in self.shards.all() {
-            shard.run(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?;
+            shard.run(sql, &[D1Type::Text(&keys)]).await?;
         }
         Ok(())
     }
