@@ -57,6 +57,7 @@ pub mod route;
 pub mod routes;
 mod scopes;
 pub mod session;
+pub mod storage_limits;
 mod tenants;
 mod tickets;
 pub mod upgrade;

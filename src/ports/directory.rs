@@ -168,6 +168,8 @@ pub trait Directory {
     /// Copies a tenant's storage limits to its shards, where each write checks them. An older version of the tenant never
     /// replaces a newer one. Fails while the tenant moves.
     async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()>;
+    /// Lists tenants whose storage limits are not known to be on all of their shards, except those that move.
+    async fn limits_due(&self, limit: usize) -> DirectoryResult<Vec<Tenant>>;
     /// Returns the tenant with this id.
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>>;
     /// Lists tenants in the order of their ids, starting after `after`.

@@ -359,3 +359,28 @@ fn storage_limits_are_named_when_a_write_exceeds_them() {
         assert!(answer.text("detail").contains(&format!("limit {limit} is reached")), "{answer:?}");
     }
 }
+
+#[test]
+fn limits_that_were_not_copied_are_copied_later() {
+    let stage = Stage::new();
+    let copies = || {
+        block_on(edge_harness::http::storage_limits::sweep(&stage.gateway));
+        stage.directory.limit_copies.get()
+    };
+    let made = || post("/v1/admin/tenants").bearer(ADMIN);
+    stage.directory.copies_fail.set(true);
+    let limited = json!({"id": "acme", "limits": {"files": 9}});
+    assert_eq!(stage.answer(made().json(&limited)).status, 503);
+    assert_eq!(copies(), 0);
+    assert!(stage.logged("limits.failed"));
+    stage.directory.copies_fail.set(false);
+    assert_eq!((copies(), copies()), (1, 1), "once");
+    stage.directory.copies_fail.set(true);
+    let change = request("PATCH", PATH).bearer(ADMIN).json(&json!({"limits": {"files": 8}}));
+    assert_eq!(stage.answer(change).status, 503);
+    stage.directory.copies_fail.set(false);
+    assert_eq!((copies(), copies()), (2, 2));
+    // Other tenants have no limits to copy.
+    assert_eq!(stage.answer(made().json(&json!({"id": "globex"}))).status, 201);
+    assert_eq!(copies(), 2);
+}

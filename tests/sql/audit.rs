@@ -4,7 +4,9 @@ use crate::sqlite::Sqlite;
 use edge_harness::platform::sql::{
     Rows, Sql, Statement,
     audit::{add, expire, read, select},
-    tenants::{create_key, create_tenant, delete_key, delete_tenant, update_tenant},
+    tenants::{
+        LIMITS_DUE, create_key, create_tenant, delete_key, delete_tenant, limits_copied, update_tenant,
+    },
 };
 use edge_harness::ports::directory::{ApiKey, Tenant};
 use edge_harness::types::{
@@ -186,4 +188,38 @@ fn a_tenant_is_stored_with_the_number_of_its_shards() {
     let entry = row(1, AuditAction::TenantCreated);
     assert!(change(&database, create_tenant(&wide, &entry).unwrap()));
     assert_eq!(database.dump("SELECT spread FROM tenants"), ["3"]);
+}
+
+#[test]
+fn limits_are_due_until_the_shards_have_them() {
+    let database = Sqlite::new();
+    let due = || database.dump(&format!("SELECT limits_due FROM tenants WHERE {LIMITS_DUE}"));
+    let limited = |version: u64, files: Option<u64>| {
+        let limits = TenantLimits { files, ..TenantLimits::default() };
+        Tenant { limits, ..tenant("A", version) }
+    };
+    let entry = |n: u8| row(n, AuditAction::TenantUpdated);
+    let update = |n: u8, tenant: &Tenant, read: u64| {
+        assert!(change(&database, update_tenant(tenant, read, &entry(n)).unwrap()));
+    };
+    let copied = |tenant: &Tenant| drop(block_on(database.batch(&[limits_copied(tenant)])).unwrap());
+    assert!(change(&database, create_tenant(&limited(1, Some(9)), &entry(1)).unwrap()));
+    assert_eq!(due(), ["1"]);
+    // Another change does not make them less due.
+    update(2, &limited(2, Some(9)), 1);
+    assert_eq!(due(), ["1"]);
+    update(3, &limited(3, Some(8)), 2);
+    copied(&limited(2, Some(9)));
+    assert_eq!(due(), ["3"], "the shards have older limits");
+    let moving = "INSERT INTO moves (tenant, id, source, target, phase, since, copied, started_at) \
+                  VALUES ('acme', 'mov_1', 'DB', 'DB_1', 'copying', 1, 0, 1)";
+    database.run_all(moving);
+    assert!(due().is_empty(), "the shards would refuse them");
+    database.run_all("UPDATE moves SET phase = 'done'");
+    assert_eq!(due(), ["3"]);
+    copied(&limited(3, Some(8)));
+    update(4, &limited(4, Some(8)), 3);
+    assert!(due().is_empty());
+    update(5, &limited(5, None), 4);
+    assert_eq!(due(), ["5"], "removed limits are copied, too");
 }

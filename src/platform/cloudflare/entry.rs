@@ -8,7 +8,7 @@ use super::{
 };
 use crate::http::{
     Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Refusals, Request as HttpRequest,
-    RequestBlocks, erasure, handle, idempotency, moves, request, response,
+    RequestBlocks, erasure, handle, idempotency, moves, request, response, storage_limits,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
@@ -180,6 +180,7 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
     }
     if let Ok(gateway) = gateway(&env) {
         moves::sweep(&gateway).await;
+        storage_limits::sweep(&gateway).await;
     }
     // In several objects, because each has its own limit of subrequests to databases.
     let consolidated = match env.durable_object("SESSION") {

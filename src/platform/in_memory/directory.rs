@@ -5,13 +5,13 @@ use crate::ports::directory::{
     AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{
-    AgentId, AuditEntry, AuditId, AuditQuery, KeyId, SessionId, StorageUse, TenantId, TenantPolicy,
-    Timestamp, UserId,
+    AgentId, AuditEntry, AuditId, AuditQuery, KeyId, SessionId, StorageLimits, StorageUse, TenantId,
+    TenantPolicy, Timestamp, UserId,
 };
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A directory in memory.
 #[derive(Default)]
@@ -26,12 +26,15 @@ pub struct InMemoryDirectory {
     pub issuer_reads: Cell<usize>,
     /// Number of calls of [`Directory::copy_limits`] so far.
     pub limit_copies: Cell<usize>,
+    /// While set, [`Directory::copy_limits`] fails.
+    pub copies_fail: Cell<bool>,
     tables: RefCell<Tables>,
 }
 
 #[derive(Default)]
 struct Tables {
     tenants: BTreeMap<TenantId, Tenant>,
+    limits_due: BTreeSet<TenantId>,
     deleted: BTreeMap<TenantId, Timestamp>,
     keys: BTreeMap<(TenantId, KeyId), (ApiKey, String)>,
     sessions: BTreeMap<(TenantId, SessionId), SessionEntry>,
@@ -77,6 +80,9 @@ impl Directory for InMemoryDirectory {
         let taken = tables.tenants.contains_key(&tenant.id) || tables.deleted.contains_key(&tenant.id);
         if !taken {
             tables.tenants.insert(tenant.id.clone(), tenant.clone());
+            if tenant.limits.storage() != StorageLimits::default() {
+                tables.limits_due.insert(tenant.id.clone());
+            }
             tables.record(audit);
         }
         Ok(!taken)
@@ -94,15 +100,30 @@ impl Directory for InMemoryDirectory {
         row.name.clone_from(&tenant.name);
         row.jwt.clone_from(&tenant.jwt);
         row.permissions.clone_from(&tenant.permissions);
+        let is_changed = row.limits != tenant.limits;
         row.limits.clone_from(&tenant.limits);
         row.version = tenant.version;
+        if is_changed {
+            tables.limits_due.insert(tenant.id.clone());
+        }
         tables.record(audit);
         Ok(true)
     }
 
-    async fn copy_limits(&self, _tenant: &Tenant) -> DirectoryResult<()> {
+    async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()> {
+        let mut tables = self.tables()?;
+        if self.copies_fail.get() {
+            return Err(DirectoryError("a shard is down".into()));
+        }
         self.limit_copies.set(self.limit_copies.get() + 1);
-        self.tables().map(drop)
+        tables.limits_due.remove(&tenant.id);
+        Ok(())
+    }
+
+    async fn limits_due(&self, limit: usize) -> DirectoryResult<Vec<Tenant>> {
+        let tables = self.tables()?;
+        let due = tables.limits_due.iter().filter_map(|id| tables.tenants.get(id));
+        Ok(due.take(limit).cloned().collect())
     }
 
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {

@@ -7,7 +7,7 @@ use super::{
     json,
 };
 use crate::ports::directory::{ApiKey, Tenant};
-use crate::types::{AuditEntry, KeyId};
+use crate::types::{AuditEntry, KeyId, StorageLimits};
 use serde::Serialize;
 
 /// A tenant that is not marked as deleted.
@@ -20,8 +20,8 @@ const EXISTS: &str = "EXISTS (SELECT 1 FROM tenants WHERE id = ?2 AND deleted_at
 pub fn create_tenant<'a>(tenant: &'a Tenant, entry: &'a AuditEntry) -> Result<Vec<Statement<'a>>, SqlError> {
     let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
     let sql = format!(
-        "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, limits, version, spread) \
-         SELECT ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE {RECORDED} RETURNING 1 AS done"
+        "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, limits, version, spread, limits_due) \
+         SELECT ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 WHERE {RECORDED} RETURNING 1 AS done"
     );
     let args = vec![
         tenant.name.as_str().into(),
@@ -33,6 +33,10 @@ pub fn create_tenant<'a>(tenant: &'a Tenant, entry: &'a AuditEntry) -> Result<Ve
         limits,
         tenant.version.into(),
         tenant.spread.map_or(Value::Null, |count| Value::from(count as u64)),
+        match tenant.limits.storage() == StorageLimits::default() {
+            true => Value::Null,
+            false => tenant.version.into(),
+        },
     ];
     let free = ("NOT EXISTS (SELECT 1 FROM tenants WHERE id = ?2)", vec![entry.tenant.as_str().into()]);
     with_change(entry, free, (sql, args))
@@ -49,7 +53,8 @@ pub fn update_tenant<'a>(
 ) -> Result<Vec<Statement<'a>>, SqlError> {
     let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
     let sql = format!(
-        "UPDATE tenants SET name = ?3, issuer = ?4, jwt = ?5, permissions = ?6, limits = ?7, version = ?8 \
+        "UPDATE tenants SET name = ?3, issuer = ?4, jwt = ?5, permissions = ?6, limits = ?7, version = ?8, \
+         limits_due = CASE WHEN limits IS ?7 THEN limits_due ELSE ?8 END \
          WHERE id = ?1 AND {RECORDED} RETURNING 1 AS done"
     );
     let args = vec![tenant.name.as_str().into(), issuer, jwt, rules, limits, tenant.version.into()];
@@ -57,6 +62,16 @@ pub fn update_tenant<'a>(
     let unchanged = (unchanged, vec![entry.tenant.as_str().into(), read_version.into()]);
     with_change(entry, unchanged, (sql, args))
 }
+
+/// Returns the statement that notes that the tenant's shards have its storage limits.
+pub fn limits_copied(tenant: &Tenant) -> Statement<'_> {
+    let sql = "UPDATE tenants SET limits_due = NULL WHERE id = ?1 AND limits_due <= ?2";
+    Statement::new(sql, vec![tenant.id.as_str().into(), tenant.version.into()])
+}
+
+/// The condition on tenants whose shards may not have their storage limits and do not refuse them.
+pub const LIMITS_DUE: &str = "limits_due IS NOT NULL AND NOT EXISTS (SELECT 1 FROM moves \
+                              WHERE moves.tenant = tenants.id AND phase IN ('copying', 'cleaning', 'canceling'))";
 
 /// Returns the batch that marks a tenant as deleted and deletes its keys.
 ///

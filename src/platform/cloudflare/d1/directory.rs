@@ -1,7 +1,8 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
 //! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`,
-//! `0012_pending_calls.sql`, `0013_audit.sql`, `0017_user_shards.sql`). Tenants, keys, secrets and the audit trail are in the root database, with the
-//! operator's Idempotency-Keys. Those of a tenant and its list of sessions are on its shard.
+//! `0012_pending_calls.sql`, `0013_audit.sql`, `0017_user_shards.sql`, `0019_limits_due.sql`). Tenants, keys, secrets and
+//! the audit trail are in the root database, with the operator's Idempotency-Keys. Those of a tenant and its list of
+//! sessions are on its shard.
 
 mod rows;
 
@@ -90,7 +91,14 @@ impl Directory for D1Directory {
         for shard in self.shards.all_of(&tenant.id).await? {
             Sql::batch(&shard, std::slice::from_ref(&statement)).await?;
         }
+        Sql::batch(self.root(), &[tenants::limits_copied(tenant)]).await?;
         Ok(())
+    }
+
+    async fn limits_due(&self, limit: usize) -> DirectoryResult<Vec<Tenant>> {
+        let sql = format!("{TENANT} AND {} ORDER BY limits_due LIMIT {limit}", tenants::LIMITS_DUE);
+        let found: Vec<TenantRow> = self.root().rows(&sql, &[]).await?;
+        found.into_iter().map(TenantRow::read).collect()
     }
 
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {
