@@ -123,7 +123,7 @@ impl TenantLedger {
     /// # Errors
     /// If the store fails, or the session has sent a newer standing.
     pub fn admit(&self, admission: &Admission, now: Timestamp) -> Result<Admitted, StoreError> {
-        let Admission { session, standing, quota } = admission;
+        let Admission { session, created_at, standing, started, quota } = admission;
         let (mut slots, mut account) = (self.slots(now)?, self.account(session)?);
         if standing.sent_at < account.sent_at {
             return Err(StoreError("the request to start a turn arrived late".into()));
@@ -134,9 +134,13 @@ impl TenantLedger {
             let limit = TimedLimit::ConcurrentTurns;
             return Ok(Admitted::Refused(Reached { limit, resets_at: now + SLOT_RETRY }));
         }
+        // Nothing of a session is counted that has the id of an erased one.
+        let counted = if *created_at > account.created_at { 0 } else { account.reported };
+        let uncounted = started.iter().filter(|seq| **seq > counted).count();
+        let open_turns = standing.open_turns.saturating_add(u32::try_from(uncounted).unwrap_or(u32::MAX));
         let today = Day::of(now);
         let DayTotals { started, totals: spent } = self.read(&key::day(today))?.unwrap_or_default();
-        let open = slots.values().map(|slot| slot.open_turns).chain([standing.open_turns]);
+        let open = slots.values().map(|slot| slot.open_turns).chain([open_turns]);
         let turns = started + open.map(u64::from).sum::<u64>();
         let reached = if quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
             Some(TimedLimit::TurnsPerDay)
@@ -153,7 +157,7 @@ impl TenantLedger {
         // A slot that the session already holds may last longer.
         let until = own.map_or(Timestamp(0), |own| own.until).max(now + ADMISSION_LEASE);
         if quota.needs_slots() {
-            slots.insert(session.clone(), Slot { until, open_turns: standing.open_turns });
+            slots.insert(session.clone(), Slot { until, open_turns });
             account.sent_at = standing.sent_at;
             let put = vec![put(key::SLOTS, &slots)?, put(&key::account(session), &account)?];
             self.store.commit(Batch { put, ..Batch::default() })?;

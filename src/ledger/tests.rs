@@ -15,8 +15,12 @@ fn standing(sent_at: Timestamp, open_turns: u32) -> Standing {
     Standing { sent_at, slot: (open_turns > 0).then_some(SlotUse::Running), open_turns }
 }
 
+fn admission(session: &str, standing: Standing, quota: Quota) -> Admission {
+    Admission { session: session.into(), created_at: BIRTH, standing, started: Vec::new(), quota }
+}
+
 fn admit(ledger: &TenantLedger, session: &str, quota: Quota, at: Timestamp) -> Option<Reached> {
-    let admission = Admission { session: session.into(), standing: standing(at, 1), quota };
+    let admission = admission(session, standing(at, 1), quota);
     match ledger.admit(&admission, at).unwrap() {
         Admitted::Until(_) => None,
         Admitted::Refused(reached) => Some(reached),
@@ -80,7 +84,7 @@ fn a_late_message_neither_takes_nor_releases_a_slot() {
     ledger.report(&report("a", 0, 0, Vec::new(), NOW), NOW + second).unwrap();
     assert!(admit(&ledger, "b", ONE_SLOT, NOW + second).is_some());
     ledger.report(&report("a", 0, 0, Vec::new(), NOW + second * 2), NOW + second * 2).unwrap();
-    let late = Admission { session: "a".into(), standing: standing(NOW, 1), quota: ONE_SLOT };
+    let late = admission("a", standing(NOW, 1), ONE_SLOT);
     assert!(ledger.admit(&late, NOW + second * 2).is_err());
     assert_eq!(admit(&ledger, "b", ONE_SLOT, NOW + second * 2), None);
 }
@@ -110,6 +114,23 @@ fn each_daily_limit_refuses_until_the_end_of_the_day() {
     assert_eq!(admit(&ledger, "a", enough, NOW), None);
     let refused = admit(&ledger, "b", enough, NOW).unwrap();
     assert_eq!(refused.limit, TimedLimit::TurnsPerDay, "a turn that runs counts");
+}
+
+#[test]
+fn a_turn_whose_report_is_on_its_way_counts_once() {
+    let (ledger, at) = (ledger(), |ms| NOW + Duration::from_millis(ms));
+    let quota = Quota { turns_per_day: Some(2), ..Quota::default() };
+    assert_eq!(admit(&ledger, "a", quota, NOW), None);
+    // The turn has started with the record 2. The session asks for another turn before it learns that it is counted.
+    let next = |sent_at| Admission { started: vec![2], ..admission("a", standing(sent_at, 1), quota) };
+    ledger.report(&report("a", 0, 4, vec![row(Day::of(NOW), "ann", 1, 1)], at(1)), at(1)).unwrap();
+    assert!(matches!(ledger.admit(&next(at(2)), at(2)), Ok(Admitted::Until(_))));
+    assert!(admit(&ledger, "b", quota, at(3)).is_some(), "both count");
+    let third = Admission { started: vec![2, 6], ..admission("a", standing(at(4), 1), quota) };
+    assert!(matches!(ledger.admit(&third, at(4)), Ok(Admitted::Refused(_))));
+    // Of another session with this id, nothing is counted.
+    let other = Admission { created_at: at(5), ..next(at(5)) };
+    assert!(matches!(ledger.admit(&other, at(5)), Ok(Admitted::Refused(_))));
 }
 
 #[test]

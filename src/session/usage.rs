@@ -106,13 +106,14 @@ fn spent(tokens: Usage, cost_usd: Option<f64>) -> UsageTotals {
     UsageTotals { tokens, cost: NanoUsd::of_usd(cost_usd.unwrap_or_default()), ..UsageTotals::default() }
 }
 
-/// Returns how many turns have started after `after`.
+/// Returns the sequence numbers of the records after `after` with which turns started.
 ///
 /// # Errors
 /// If the store fails.
-pub fn turns_started(store: &dyn SessionStore, after: u64) -> Result<usize, StoreError> {
+pub fn turns_started(store: &dyn SessionStore, after: u64) -> Result<Vec<u64>, StoreError> {
     Records::new(store, Select { after, kinds: &["turn.started"], ..Select::default() })
-        .try_fold(0, |count, record| record.map(|_| count + 1))
+        .map(|record| Ok(record?.seq))
+        .collect()
 }
 
 /// Returns the time of the first record after `after` for which a report is due.

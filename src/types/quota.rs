@@ -55,7 +55,8 @@ pub struct Standing {
     pub sent_at: Timestamp,
     /// What the session needs a slot for; `None` if it needs none.
     pub slot: Option<SlotUse>,
-    /// The turns that no report has counted: they are queued, about to start, or started after the last report.
+    /// The turns that no report has counted: they are queued or about to start. In a slot, also those that started after
+    /// the last report.
     pub open_turns: u32,
 }
 
@@ -64,8 +65,15 @@ pub struct Standing {
 pub struct Admission {
     /// The session.
     pub session: SessionId,
-    /// The session's standing with that turn.
+    /// When the session was created; the epoch if it is not stored yet.
+    #[serde(default)]
+    pub created_at: Timestamp,
+    /// The session's standing with that turn, without the turns in `started`.
     pub standing: Standing,
+    /// Sequence numbers of the records of started turns that the session does not know to be counted. The ledger may have
+    /// counted them, because the response to a report may be on its way.
+    #[serde(default)]
+    pub started: Vec<u64>,
     /// The limits.
     pub quota: Quota,
 }

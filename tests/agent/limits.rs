@@ -11,7 +11,7 @@ use edge_harness::ports::Ledger;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     Admission, Admitted, Day, ErrorCode, ModelRequest, Owner, Part, Problem, Quota, SlotUse, Standing,
-    TenantId, TenantLimits, TenantPolicy, TimedLimit, UsageTotals,
+    TenantId, TenantLimits, TenantPolicy, TimedLimit, Timestamp, UsageTotals,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -49,7 +49,8 @@ fn refused(stage: &Stage, text: &str) -> Problem {
 /// Takes a slot as another session of the tenant would.
 fn other(stage: &Stage, quota: Quota) -> Admitted {
     let standing = Standing { sent_at: stage.host().now(), slot: Some(SlotUse::Starting), open_turns: 1 };
-    let admission = Admission { session: "other".into(), standing, quota };
+    let (session, created_at, started) = ("other".into(), Timestamp(0), Vec::new());
+    let admission = Admission { session, created_at, standing, started, quota };
     block_on(stage.ledger.admit(&tenant(), &admission)).unwrap()
 }
 

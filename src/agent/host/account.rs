@@ -80,15 +80,15 @@ impl SessionHost {
         let mut retries = SLOT_RETRIES.into_iter();
         loop {
             let state = session.map(|session| session.state().clone());
-            let open = match (session, &state) {
+            let started = match (session, &state) {
                 (Some(session), Some(state)) => {
                     usage::turns_started(session.store().as_ref(), state.account.reported)?
                 }
-                _ => 0,
+                _ => Vec::new(),
             };
-            let mut standing = self.standing(state.as_ref(), true);
-            standing.open_turns = standing.open_turns.saturating_add(u32::try_from(open).unwrap_or(u32::MAX));
-            let admission = Admission { session: id.clone(), standing, quota };
+            let created_at = state.as_ref().map_or(Timestamp(0), |state| state.meta.created_at);
+            let standing = self.standing(state.as_ref(), true);
+            let admission = Admission { session: id.clone(), created_at, standing, started, quota };
             let admitted = within(
                 self.ports.clock.as_ref(),
                 ADMISSION_TIMEOUT,
