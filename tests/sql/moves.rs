@@ -2,6 +2,7 @@
 
 use crate::sqlite::{JsonRows, Sqlite};
 use async_trait::async_trait;
+use edge_harness::http::placement::user_shard;
 use edge_harness::memory::terms::{index_terms, length};
 use edge_harness::platform::in_memory::ManualClock;
 use edge_harness::platform::sql::{
@@ -179,7 +180,7 @@ impl Deployment {
     }
 
     fn moves(&self) -> SqlMoves<Self> {
-        SqlMoves::new(self.clone(), index_terms, CACHED)
+        SqlMoves::new(self.clone(), index_terms, user_shard, CACHED)
     }
 
     fn memory(&self) -> SqlMemory<Self> {
@@ -820,12 +821,42 @@ fn a_tenant_moves_only_when_no_user_is_elsewhere() {
     one.finish();
     one.is_whole(&before, &others);
     let (before, shards) = (one.all_rows(), || now(one.moves().user_shards(&"t".into())).unwrap());
-    assert_eq!(shards().into_iter().collect::<Vec<_>>(), [("bob".into(), "DB".to_owned())]);
-    // The user is where the tenant is, so it moves with the tenant.
+    assert!(shards().is_empty(), "the user is where the tenant is");
+    // So it moves with the tenant.
     assert!(tenant.start("mov_5", "DB_1"));
     tenant.finish();
     assert!(shards().is_empty());
     assert_eq!((one.shard_of_mover().as_str(), one.all_rows()), ("DB_1", before));
+}
+
+#[test]
+fn a_user_that_returns_is_forgotten() {
+    let one = Deployment::new(Mover::Bob, 6);
+    let shards = || now(one.moves().user_shards(&"t".into())).unwrap().into_values().collect::<Vec<_>>();
+    one.root().run_all("UPDATE tenants SET spread = 2 WHERE id = 't'");
+    let names = NAMES.map(str::to_owned);
+    let home = user_shard(&"t".into(), &"bob".into(), &names).unwrap();
+    let other = NAMES.into_iter().find(|name| *name != home).unwrap();
+    // From where the rows are, by way of the other shards.
+    let mut source = "DB";
+    for (n, target) in ["DB_1", "DB", "DB_1", "DB"].into_iter().enumerate() {
+        let new = Move {
+            id: format!("mov_{n}").into(),
+            tenant: "t".into(),
+            user: Some("bob".into()),
+            source: source.into(),
+            target: target.into(),
+            phase: MovePhase::Draining,
+            since: START,
+            copied: 0,
+            started_at: START,
+        };
+        assert!(now(one.moves().start(&new)).unwrap());
+        one.finish();
+        let stored = if target == other { vec![other] } else { vec![] };
+        assert_eq!(shards(), stored, "{target}");
+        source = target;
+    }
 }
 
 /// A new table with rows of a tenant must either be moved, fenced and cleared, or be in the root.

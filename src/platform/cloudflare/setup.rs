@@ -10,7 +10,10 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
 use crate::agent::{ExternalTool, HarnessAgent, HarnessBuilder};
-use crate::http::{AuthCache, DirectoryCredentials, MalformedSetting, placement::SHARD_TTL};
+use crate::http::{
+    AuthCache, DirectoryCredentials, MalformedSetting,
+    placement::{SHARD_TTL, user_shard},
+};
 use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlMemory, SqlMoves, SqlSpaces};
@@ -160,7 +163,7 @@ pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
 pub fn moves(env: &Env) -> Result<Rc<dyn Moves>> {
     // The clocks of isolates may differ.
     let cached = SHARD_TTL + Duration::from_mins(1);
-    Ok(Rc::new(SqlMoves::new(shards(env)?, index_terms, cached)))
+    Ok(Rc::new(SqlMoves::new(shards(env)?, index_terms, user_shard, cached)))
 }
 
 /// Returns the isolate's cache of credentials.

@@ -36,19 +36,23 @@ const MOVES_AT_ONCE: usize = 10;
 /// How long rows are kept on the shard that a tenant has left, for reads that had already begun.
 const READS_END: Duration = Duration::from_secs(30);
 
+/// Returns the shard of a user of a spread tenant, among the shards over which it is spread.
+pub type UserShard = for<'a> fn(&TenantId, &UserId, &'a [String]) -> Option<&'a str>;
+
 /// The moves.
 pub struct SqlMoves<D> {
     databases: D,
     terms: Terms,
+    user_shard: UserShard,
     /// How long an isolate may cache the shard of a tenant that does not move.
     cached: Duration,
 }
 
 impl<D: Databases> SqlMoves<D> {
-    /// Creates the moves between these databases. `terms` computes the terms of the memory index, and `cached` is how
-    /// long an isolate may cache the shard of a tenant that does not move.
-    pub fn new(databases: D, terms: Terms, cached: Duration) -> Self {
-        Self { databases, terms, cached }
+    /// Creates the moves between these databases. `terms` computes the terms of the memory index, `user_shard` the shard of
+    /// a user, and `cached` is how long an isolate may cache the shard of a tenant that does not move.
+    pub fn new(databases: D, terms: Terms, user_shard: UserShard, cached: Duration) -> Self {
+        Self { databases, terms, user_shard, cached }
     }
 
     fn shard(&self, name: &str) -> Result<D::Database, SqlError> {
@@ -78,6 +82,14 @@ impl<D: Databases> SqlMoves<D> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the user of a spread tenant moves to the shard that its id determines.
+    fn returns(&self, job: &Job) -> bool {
+        let Some((user, spread)) = job.one.user.as_ref().zip(job.spread) else { return false };
+        let name = |number| if number == 0 { ROOT.to_owned() } else { format!("{ROOT}_{number}") };
+        let shards: Vec<_> = (0..spread).map(name).collect();
+        (self.user_shard)(&job.one.tenant, user, &shards) == Some(&job.one.target)
     }
 
     /// Returns whether the phase of a move has to last longer.
@@ -183,7 +195,7 @@ impl<D: Databases> SqlMoves<D> {
         let (before, after) = (source.batch(&used).await?, target.batch(&used).await?);
         if read_use(&before)? == read_use(&after)? {
             // Reads of the old shard may begin until now.
-            self.root(&root::switch(one, clock.now())).await?;
+            self.root(&root::switch(one, self.returns(job), clock.now())).await?;
             let results = self.root(&[root::select(&one.tenant)]).await?;
             if root::read_all(&results)?.pop().is_some_and(|latest| latest.one.phase == MovePhase::Cleaning) {
                 // At once, because the next step may follow much later.

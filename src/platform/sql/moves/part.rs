@@ -25,8 +25,8 @@ pub(super) struct Job {
     pub one: Move,
     /// Whether the tenant is marked as deleted.
     pub is_deleted: bool,
-    /// Whether the users of the tenant are spread.
-    pub is_spread: bool,
+    /// The number of shards over which the users of the tenant are spread, if they are.
+    pub spread: Option<usize>,
 }
 
 impl Job {
@@ -39,7 +39,7 @@ impl Job {
     pub(super) fn part(&self) -> Part<'_> {
         match &self.one.user {
             Some(user) => Part::User(user),
-            None if self.is_spread => Part::Shared,
+            None if self.spread.is_some() => Part::Shared,
             None => Part::All,
         }
     }

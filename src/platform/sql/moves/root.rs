@@ -94,7 +94,7 @@ pub(super) fn read_all(results: &[impl Rows]) -> Result<Vec<Job>, SqlError> {
         Job {
             one: Move { id, tenant, user, source, target, phase, since, copied, started_at },
             is_deleted: row.deleted_at.is_some(),
-            is_spread: row.spread.is_some(),
+            spread: row.spread.map(|count| count as usize),
         }
     };
     Ok(read::<MoveRow>(results, 0)?.into_iter().map(job).collect())
@@ -123,20 +123,30 @@ pub(super) fn enter(one: &Move, phase: MovePhase, now: Timestamp) -> Statement<'
     Statement::new(sql, vec![tenant, id, name(one.phase), name(phase), now.into()])
 }
 
-/// Stores the target as the shard of the tenant or the user and enters the phase that follows, in one transaction.
-pub(super) fn switch(one: &Move, now: Timestamp) -> Vec<Statement<'_>> {
+/// Stores the target as the shard of the tenant or the user and enters the phase that follows, in one transaction. Nothing
+/// is stored for a user where the tenant is, or whose id determines the target, so that it `returns` there.
+pub(super) fn switch(one: &Move, returns: bool, now: Timestamp) -> Vec<Statement<'_>> {
     let is_current = "EXISTS (SELECT 1 FROM moves WHERE tenant = ?1 AND id = ?2 AND phase = ?3)";
     let args = || [one.tenant.as_str().into(), one.id.as_str().into(), name(one.phase)].into_iter();
     let target = Value::from(one.target.as_str());
     let mut statements = Vec::new();
     match one.user.as_deref() {
         Some(user) => {
-            let sql = format!(
-                "INSERT INTO user_shards (tenant, user, shard) SELECT ?1, ?5, ?4 WHERE {is_current} \
+            let is_home = match returns {
+                true => "true",
+                false => "EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND spread IS NULL AND shard = ?4)",
+            };
+            let store = format!(
+                "INSERT INTO user_shards (tenant, user, shard) SELECT ?1, ?5, ?4 WHERE {is_current} AND NOT {is_home} \
                  ON CONFLICT (tenant, user) DO UPDATE SET shard = excluded.shard"
             );
-            let args: Vec<_> = args().chain([target, user.into()]).collect();
-            statements.push(Statement::new(sql, args));
+            let forget = format!(
+                "DELETE FROM user_shards WHERE tenant = ?1 AND user = ?5 AND {is_current} AND {is_home}"
+            );
+            for sql in [store, forget] {
+                let args: Vec<_> = args().chain([target.clone(), user.into()]).collect();
+                statements.push(Statement::new(sql, args));
+            }
         }
         None => {
             let tenant = format!("UPDATE tenants SET shard = ?4 WHERE id = ?1 AND {is_current}");
