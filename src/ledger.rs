@@ -16,7 +16,10 @@ use crate::types::{
     Admission, Admitted, Day, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
     TimedLimit, Timestamp, UsageKey, UsageRow, UsageTotals, quota::SLOT_RETRY,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 /// How long a slot lasts whose turn has been admitted. A turn that has started renews it.
@@ -40,7 +43,7 @@ mod key {
     pub const REQUESTS: &str = "requests";
     /// The start of the keys of the days' totals.
     pub const DAYS: &str = "day/";
-    /// The start of the keys of the lists of erased sessions.
+    /// The start of the keys of erased sessions.
     pub const ERASED: &str = "erased/";
 
     /// What the ledger has counted of a session.
@@ -53,9 +56,19 @@ mod key {
         format!("{DAYS}{day}")
     }
 
-    /// The sessions erased on a day.
+    /// A day on which sessions were erased. In ledgers from before [`erased_session`], a list of them.
     pub fn erased(day: Day) -> String {
         format!("{ERASED}{day}")
+    }
+
+    /// The start of the keys of the sessions erased on a day.
+    pub fn erased_sessions(day: Day) -> String {
+        format!("{ERASED}{day}/")
+    }
+
+    /// A session erased on a day.
+    pub fn erased_session(day: Day, session: &SessionId) -> String {
+        format!("{}{session}", erased_sessions(day))
     }
 
     /// The start of the keys of a day's rows.
@@ -320,18 +333,25 @@ impl TenantLedger {
         changes: &mut Batch,
     ) -> Result<(), StoreError> {
         let today = Day::of(now);
-        let mut erased: Vec<SessionId> = self.read(&key::erased(today))?.unwrap_or_default();
-        if !erased.contains(session) {
-            erased.push(session.clone());
-            changes.put.push(put(&key::erased(today), &erased)?);
+        changes.put.push(put(&key::erased_session(today, session), &true)?);
+        if self.read::<IgnoredAny>(&key::erased(today))?.is_some() {
+            return Ok(());
         }
+        // The first one of the day, so that those of earlier days are read once.
+        changes.put.push(put(&key::erased(today), &Vec::<SessionId>::new())?);
         if !self.store.exists()? {
             return Ok(());
         }
         for (name, json) in self.store.list(key::ERASED)? {
             let day = name.strip_prefix(key::ERASED).and_then(Day::parse);
             let Some(day) = day.filter(|day| today.since(*day) > ERASED_DAYS) else { continue };
-            for old in decode::<Vec<SessionId>>(&json)? {
+            let own = key::erased_sessions(day);
+            let mut erased = decode::<Vec<SessionId>>(&json)?;
+            for (name, _) in self.store.list(&own)? {
+                erased.extend(name.strip_prefix(&own).map(SessionId::from));
+                changes.delete.push(name);
+            }
+            for old in erased {
                 let account = self.account(&old)?;
                 // Another session may have this id by now.
                 if old != *session && Day::of(account.sent_at) <= day.next() {

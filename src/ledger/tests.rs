@@ -172,7 +172,33 @@ fn old_usage_and_erased_sessions_are_deleted() {
     let keys: Vec<String> = store.list("").unwrap().into_iter().map(|(key, _)| key).collect();
     let day = Day::of(later);
     let row = format!("usage/{day}/[\"default\",\"demo/echo\",\"ann\"]");
-    assert_eq!(keys, [format!("day/{day}"), format!("erased/{day}"), "session/b".into(), row]);
+    let erased = [format!("erased/{day}"), format!("erased/{day}/b")];
+    assert_eq!(keys, [&[format!("day/{day}")][..], &erased, &["session/b".into(), row]].concat());
+}
+
+#[test]
+fn many_sessions_are_erased_on_a_day() {
+    let store = Rc::<MemorySessionStore>::default();
+    let ledger = TenantLedger::new(store.clone());
+    // A list from before each session had its own key.
+    let day = Day::of(NOW);
+    let old = (key::erased(day), "[\"old\"]".to_owned());
+    store.commit(Batch { put: vec![old], ..Batch::default() }).unwrap();
+    ledger.report(&report("old", 0, 4, Vec::new(), NOW), NOW).unwrap();
+    let last = |n: u64| Report { is_last: true, ..report(&format!("ses_{n}"), 0, 4, Vec::new(), NOW) };
+    for n in 0..200 {
+        ledger.report(&last(n), NOW).unwrap();
+    }
+    let size = |prefix| store.list(prefix).unwrap().iter().map(|(_, json)| json.len()).max();
+    assert!(size(key::ERASED) < Some(10), "no key grows with the number of sessions");
+    for (days, left) in [(1, 202), (2, 1)] {
+        let later = NOW + Duration::from_hours(24 * days);
+        let one = Report { is_last: true, ..report(&format!("later-{days}"), 0, 4, Vec::new(), later) };
+        ledger.report(&one, later).unwrap();
+        // Also that of the day before.
+        let before = usize::from(days == 2);
+        assert_eq!(store.list("session/").unwrap().len(), left + before, "{days} days later");
+    }
 }
 
 #[test]
