@@ -132,27 +132,29 @@ impl Directory for D1Directory {
         Ok(found.first().map(|row| timestamp(row.deleted_at)))
     }
 
-    async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
+    async fn purge_tenant(&self, tenant: &TenantId) -> DirectoryResult<()> {
+        let id = || D1Type::Text(tenant);
         let storage = "DELETE FROM tenant_storage WHERE tenant = ?1";
-        for shard in self.shards.all_of(id).await? {
-            shard.run(storage, &[D1Type::Text(id)]).await?;
-        }
-        // Until a move has ended, rows may be on another shard.
-        let tenant = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL AND NOT EXISTS \
-                      (SELECT 1 FROM moves WHERE tenant = ?1 AND phase NOT IN ('done', 'canceled'))";
-        let moved =
-            "DELETE FROM moves WHERE tenant = ?1 AND phase IN ('done', 'canceled') RETURNING 1 AS done";
-        let users = "DELETE FROM user_shards WHERE tenant = ?1 \
-                     AND NOT EXISTS (SELECT 1 FROM tenants WHERE id = ?1)";
-        let id = || D1Type::Text(id);
-        let results = self.root().batch(&[(tenant, &[id()]), (users, &[id()]), (moved, &[id()])]).await?;
-        if results.last().map_or(Ok(false), Rows::any)? {
-            // A shard that users have left still has the tenant's limits.
+        // First the shards, so that nothing is left there if this stops: a closed fence would refuse the next tenant with
+        // this id. A shard that the tenant or its users have left still has the fence, and may have the limits.
+        let has_moved = "SELECT 1 AS done FROM moves WHERE tenant = ?1 AND phase IN ('done', 'canceled')";
+        if self.root().did(has_moved, &[id()]).await? {
             let fences = "DELETE FROM fences WHERE tenant = ?1";
             for shard in self.shards.all() {
                 shard.batch(&[(fences, &[id()]), (storage, &[id()])]).await?;
             }
+        } else {
+            for shard in self.shards.all_of(tenant).await? {
+                shard.run(storage, &[id()]).await?;
+            }
         }
+        // Until a move has ended, rows may be on another shard.
+        let row = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL AND NOT EXISTS \
+                   (SELECT 1 FROM moves WHERE tenant = ?1 AND phase NOT IN ('done', 'canceled'))";
+        let moves = "DELETE FROM moves WHERE tenant = ?1 AND phase IN ('done', 'canceled')";
+        let users = "DELETE FROM user_shards WHERE tenant = ?1 \
+                     AND NOT EXISTS (SELECT 1 FROM tenants WHERE id = ?1)";
+        self.root().batch(&[(row, &[id()]), (users, &[id()]), (moves, &[id()])]).await?;
         Ok(())
     }
 
