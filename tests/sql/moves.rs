@@ -829,6 +829,20 @@ fn a_tenant_moves_only_when_no_user_is_elsewhere() {
     assert_eq!((one.shard_of_mover().as_str(), one.all_rows()), ("DB_1", before));
 }
 
+/// As after a restore of the root, which then has an earlier state than the shards.
+#[test]
+fn a_run_ends_if_the_target_has_ended_the_move() {
+    let one = Deployment::new(Mover::Tenant, 6);
+    assert!(one.start("mov_1", "DB_1"));
+    one.finish();
+    one.root().run_all("UPDATE moves SET phase = 'copying'");
+    one.calls.set(0);
+    let endless = Event::Meanwhile(Box::new(|| panic!("the run does not end")));
+    *one.event.borrow_mut() = Some((100, endless));
+    one.advance(START + Duration::from_mins(50)).unwrap();
+    assert_eq!(one.phase(), MovePhase::Copying);
+}
+
 #[test]
 fn a_user_that_returns_is_forgotten() {
     let one = Deployment::new(Mover::Bob, 6);

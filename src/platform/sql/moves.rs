@@ -134,10 +134,7 @@ impl<D: Databases> SqlMoves<D> {
             MovePhase::Draining | MovePhase::Copying if job.is_deleted => Some(MovePhase::Canceling),
             MovePhase::Draining if self.must_wait(job, now) => return Ok(false),
             MovePhase::Draining => Some(MovePhase::Copying),
-            MovePhase::Copying => {
-                self.copy(job, clock, pages).await?;
-                None
-            }
+            MovePhase::Copying => return self.copy(job, clock, pages).await,
             MovePhase::Cleaning => {
                 self.shard(&one.target)?.batch(&[fence::end(job)?]).await?;
                 if self.must_wait(job, now) {
@@ -160,8 +157,8 @@ impl<D: Databases> SqlMoves<D> {
         Ok(true)
     }
 
-    /// Copies the rows, and then stores the target as their shard.
-    async fn copy(&self, job: &Job, clock: &dyn Clock, pages: &mut usize) -> Result<(), SqlError> {
+    /// Copies the rows, and then stores the target as their shard. Returns `false` if the move must wait.
+    async fn copy(&self, job: &Job, clock: &dyn Clock, pages: &mut usize) -> Result<bool, SqlError> {
         let one = &job.one;
         let (source, target) = (self.shard(&one.source)?, self.shard(&one.target)?);
         source.batch(&[fence::set(job)?]).await?;
@@ -169,7 +166,8 @@ impl<D: Databases> SqlMoves<D> {
         let found = fence::read(results.get(1..).unwrap_or_default())?;
         let (mut position, mut copied) = found.ok_or_else(|| SqlError::new("a later move has begun"))?;
         if position == Position::Ended {
-            return Ok(());
+            // The root does not know it yet, so the same step would follow at once.
+            return Ok(false);
         }
         while *pages > 0 && position != Position::End {
             *pages -= 1;
@@ -189,7 +187,7 @@ impl<D: Databases> SqlMoves<D> {
         }
         self.root(&[root::progress(one, copied)]).await?;
         if position != Position::End {
-            return Ok(());
+            return Ok(true);
         }
         let used = [job.select_use()];
         let (before, after) = (source.batch(&used).await?, target.batch(&used).await?);
@@ -201,13 +199,13 @@ impl<D: Databases> SqlMoves<D> {
                 // At once, because the next step may follow much later.
                 target.batch(&[fence::end(job)?]).await?;
             }
-            return Ok(());
+            return Ok(true);
         }
         let results = self.root(&[root::enter(one, MovePhase::Canceling, clock.now())]).await?;
         match is_any(&results)? {
             true => Err(SqlError::new("the copy differs from the rows, so the move is canceled")),
             // Another run has carried the move on, which changes the rows of both shards.
-            false => Ok(()),
+            false => Ok(true),
         }
     }
 
