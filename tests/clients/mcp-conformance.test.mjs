@@ -13,16 +13,12 @@ import { promisify } from "node:util";
 const { URL: url, KEY: key } = process.env;
 const authorization = `Bearer ${key}`;
 const suite = fileURLToPath(new URL("node_modules/@modelcontextprotocol/conformance", import.meta.url));
-/** Scenarios in which the fixture of a legacy server sends requests to the client. */
-const left = [
-  "elicitation-sep1034-defaults", "elicitation-sep1330-enums", "tools-call-elicitation", "tools-call-sampling",
-];
 
 /** Returns the scenarios that a version requires. */
 function required(version) {
   const text = readFileSync(join(suite, "requirements", `${version}.yaml`), "utf8");
   const [names] = text.split("\nserver:\n")[1].split(/\n(?=\S)/);
-  return names.split("\n").map((line) => line.replace(/^ *- /, "")).filter((name) => name && !left.includes(name));
+  return names.split("\n").map((line) => line.replace(/^ *- /, "")).filter(Boolean);
 }
 
 /** Forwards requests with the credential, which the suite cannot send. */

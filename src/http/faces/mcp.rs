@@ -58,7 +58,9 @@ pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> 
         return initialize(call, &asked).map(Some);
     }
     #[cfg(feature = "fixtures")]
-    if let Some(response) = fixtures::respond(&asked) {
+    if fixtures::client::session(&asked).is_some() {
+        return Ok(None);
+    } else if let Some(response) = fixtures::respond(&asked) {
         return Ok(Some(response));
     }
     match result(call, &asked).await {
@@ -177,6 +179,10 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
         Ok(ClientMessage::Reply(reply)) => return controls(answers(&reply).ok_or_else(unexpected)?.0),
         Err(_) => return Err(unexpected()),
     };
+    #[cfg(feature = "fixtures")]
+    if let Some(session) = fixtures::client::session(&asked) {
+        return controls(session);
+    }
     let agent = agent_of(&asked)?;
     let session = match (RequestState::of(&asked)?, &asked.era) {
         (Some(state), _) => Some(state.session),
@@ -192,9 +198,19 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
 /// Handles a message in the object of the session that it concerns.
 pub async fn in_session(call: &Call<'_>) -> Result<Response, Problem> {
     match message::read(call.request) {
-        Ok(ClientMessage::Asked(asked)) => ask::call(call, &asked, &agent_of(&asked)?).await,
+        Ok(ClientMessage::Asked(asked)) => {
+            #[cfg(feature = "fixtures")]
+            if let Some(response) = fixtures::client::call(call, &asked) {
+                return Ok(response);
+            }
+            ask::call(call, &asked, &agent_of(&asked)?).await
+        }
         Ok(ClientMessage::Notice(notice)) => ask::cancel(call, &notice).await,
         Ok(ClientMessage::Reply(reply)) => match answers(&reply) {
+            #[cfg(feature = "fixtures")]
+            Some((_, id)) if fixtures::client::answer(call, id, &reply) => {
+                Ok(response::empty(StatusCode::ACCEPTED))
+            }
             Some((_, id)) => ask::answer(call, id, &reply).await,
             None => Ok(response::empty(StatusCode::ACCEPTED)),
         },

@@ -1,6 +1,8 @@
 //! The tools, resources and prompts that the official conformance suite calls; only in builds for tests. They are in no
 //! list.
 
+pub(super) mod client;
+
 use super::fault::Fault;
 use super::message::Asked;
 use super::rpc::{cached, completed};
