@@ -34,7 +34,7 @@ use std::{
 };
 
 /// A turn that the client has been asked about: `requestState`. It is not signed, because it permits nothing: the
-/// caller's credential decides which sessions and calls it reaches.
+/// credential decides which sessions the caller reaches, and all turns of these the caller may read and answer anyway.
 pub(super) struct RequestState {
     pub session: SessionId,
     pub turn: TurnId,
