@@ -14,6 +14,7 @@ pub(super) mod openai;
 pub mod responses;
 pub mod socket;
 mod sse;
+mod task_id;
 mod text;
 mod transcript;
 pub mod ui_stream;

@@ -297,3 +297,127 @@ fn closing_the_stream_of_a_finished_request_cancels_nothing() {
     stage.run();
     assert!(stage.session().state().activity.turn.is_some());
 }
+
+/// The capabilities of a client that reads tasks, with these in addition.
+fn reads_tasks(more: Value) -> Value {
+    let mut all = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    more.as_object().unwrap().iter().for_each(|(name, value)| all[name] = value.clone());
+    all
+}
+
+/// Calls as a client that reads tasks; returns the task.
+fn create(stage: &Stage, message: &str) -> Value {
+    let body = modern_body(message, &reads_tasks(json!({})), &json!({}));
+    whole(send(stage, &MODERN_HEADERS, &body).unwrap())["result"].clone()
+}
+
+/// Sends a request about a task.
+fn about(stage: &Stage, method: &str, id: &str, capabilities: &Value, more: &Value) -> Value {
+    let mut params = more.clone();
+    params["taskId"] = id.into();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    let body = json!({"jsonrpc": "2.0", "id": 8, "method": method, "params": params});
+    let headers = [BOTH, ("mcp-protocol-version", MODERN), ("mcp-method", method), ("mcp-name", id)];
+    whole(send(stage, &headers, &body).unwrap())
+}
+
+fn task(stage: &Stage, id: &str) -> Value {
+    about(stage, "tasks/get", id, &reads_tasks(json!({})), &json!({}))["result"].clone()
+}
+
+#[test]
+fn a_call_of_a_client_that_reads_tasks_is_a_task() {
+    let stage = Stage::demo();
+    let created = create(&stage, "/slow 100 5");
+    let id = created["taskId"].as_str().unwrap();
+    assert_eq!(
+        (&created["resultType"], &created["status"], &created["ttlMs"], &created["pollIntervalMs"]),
+        (&json!("task"), &json!("working"), &Value::Null, &json!(2_000))
+    );
+    let working = task(&stage, id);
+    assert_eq!((&working["resultType"], &working["status"]), (&json!("complete"), &json!("working")));
+    assert_eq!((&working["taskId"], &working["createdAt"]), (&created["taskId"], &created["createdAt"]));
+    let queued = create(&stage, "/fail auth");
+    let queued_id = queued["taskId"].as_str().unwrap();
+    assert_eq!(task(&stage, queued_id)["status"], json!("working"));
+    stage.live(ms(3_000));
+    let completed = task(&stage, id);
+    assert_eq!((&completed["status"], completed.get("inputRequests")), (&json!("completed"), None));
+    assert_eq!(text(&completed["result"]).split_whitespace().count(), 5);
+    let result = &completed["result"];
+    assert_eq!(
+        (&result["resultType"], &result["structuredContent"]["status"]),
+        (&json!("complete"), &json!("completed"))
+    );
+    assert!(completed["lastUpdatedAt"].as_str() > completed["createdAt"].as_str());
+    // A failed turn is a result, too: `failed` is for errors of the protocol.
+    let failed = task(&stage, queued_id);
+    assert_eq!((&failed["status"], &failed["result"]["isError"]), (&json!("completed"), &json!(true)));
+    assert_eq!(failed["createdAt"], queued["createdAt"]);
+    // Invalid arguments make no task.
+    let body = modern_body(" ", &reads_tasks(json!({})), &json!({}));
+    assert_eq!(whole(send(&stage, &MODERN_HEADERS, &body).unwrap())["result"]["isError"], json!(true));
+    for unknown in ["trn_1.s", "trn_1.other"] {
+        let refused = about(&stage, "tasks/get", unknown, &reads_tasks(json!({})), &json!({}));
+        assert_eq!(refused["error"]["code"], json!(-32602));
+    }
+}
+
+#[test]
+fn a_task_requires_input() {
+    let calls =
+        || vec![call("c1", "write_it", json!({"key": "k"})), call("c2", "write_it", json!({"key": "l"}))];
+    let stage = asking(calls);
+    let id = create(&stage, "write")["taskId"].as_str().unwrap().to_owned();
+    stage.live(ms(1_000));
+    // A client that shows no forms cannot provide input.
+    let waits = task(&stage, &id);
+    assert_eq!((&waits["status"], waits.get("inputRequests")), (&json!("working"), None));
+    assert!(waits["statusMessage"].as_str().unwrap().contains("write_it (call c1)"), "{waits}");
+    let capabilities = reads_tasks(json!({"elicitation": {}}));
+    let get = || about(&stage, "tasks/get", &id, &capabilities, &json!({}))["result"].clone();
+    let asked = get();
+    assert_eq!(
+        (&asked["status"], &asked["inputRequests"]["c1"]["method"]),
+        (&json!("input_required"), &json!("elicitation/create"))
+    );
+    let update = |responses: Value| {
+        let answer =
+            about(&stage, "tasks/update", &id, &capabilities, &json!({ "inputResponses": responses }));
+        stage.live(ms(1_000));
+        answer
+    };
+    let approve = json!({"action": "accept", "content": {"approved": true}});
+    let acknowledged = update(json!({"c1": approve, "c9": approve}))["result"].clone();
+    assert_eq!(acknowledged["resultType"], json!("complete"));
+    assert_eq!(acknowledged.as_object().unwrap().keys().collect::<Vec<_>>(), ["_meta", "resultType"]);
+    assert_eq!(get()["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["c2"]);
+    update(json!({"c1": {"action": "decline"}, "c2": {"action": "decline"}}));
+    assert_eq!(text(&get()["result"]), "Done");
+    assert_eq!(update(Value::Null)["error"]["code"], json!(-32602));
+}
+
+#[test]
+fn a_task_is_canceled() {
+    let stage = Stage::demo();
+    let running = create(&stage, "/slow 100 900");
+    let queued = create(&stage, "/say next");
+    for created in [queued, running] {
+        let id = created["taskId"].as_str().unwrap();
+        for _ in 0..2 {
+            let answer = about(&stage, "tasks/cancel", id, &reads_tasks(json!({})), &json!({}));
+            assert_eq!(answer["result"]["resultType"], json!("complete"));
+        }
+        assert_eq!(task(&stage, id)["status"], json!("cancelled"));
+    }
+    assert!(stage.session().state().activity.turn.is_none());
+    // A task that has ended remains as it is.
+    let ended = create(&stage, "/say Hello");
+    let id = ended["taskId"].as_str().unwrap();
+    stage.live(ms(1_000));
+    about(&stage, "tasks/cancel", id, &reads_tasks(json!({})), &json!({}));
+    assert_eq!(text(&task(&stage, id)["result"]), "Hello");
+}

@@ -1,5 +1,5 @@
 // The official conformance suite of MCP against the real Worker with fixtures, which URL and KEY name: the scenarios that
-// the two versions require of a server.
+// the two versions require of a server, and some of the tasks extension.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -13,6 +13,12 @@ import { promisify } from "node:util";
 const { URL: url, KEY: key } = process.env;
 const authorization = `Bearer ${key}`;
 const suite = fileURLToPath(new URL("node_modules/@modelcontextprotocol/conformance", import.meta.url));
+
+/** The scenarios of the tasks extension for which turns of the demo model serve as fixtures. */
+const extension = [
+  "tasks-capability-negotiation", "tasks-dispatch-and-envelope", "tasks-request-headers", "tasks-request-state-removal",
+  "tasks-required-task-error", "tasks-wire-fields",
+];
 
 /** Returns the scenarios that a version requires. */
 function required(version) {
@@ -50,6 +56,7 @@ for (const version of ["2025-11-25", "2026-07-28"]) {
     await promisify(execFile)(process.execPath, [join(suite, "dist/index.js"), "server", ...options]).catch(() => {});
     const names = required(version);
     assert.ok(names.length > 20);
+    if (version === "2026-07-28") names.push(...extension);
     for (const name of names) {
       const folder = readdirSync(results).find((folder) => new RegExp(`^server-${name}-\\d{4}-`).test(folder));
       const checks = JSON.parse(readFileSync(join(results, folder ?? name, "checks.json")));

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import * as modern from "@modelcontextprotocol/client";
+import { createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
@@ -38,6 +39,29 @@ const eras = {
     return { client, call: (args, options = {}) => client.callTool({ name: "ask_agent", arguments: args }, options) };
   },
 };
+
+/** Connects the official client of the tasks extension. It leaves sending of its requests to the application. */
+async function connectTasks(form) {
+  const clientCapabilities = { elicitation: { form: {} } };
+  const { client } = await eras["client 2.x, 2026-07-28"]();
+  let requests = 0;
+  const rawDispatch = async ({ method, params }, { signal } = {}) => {
+    const response = await native("/mcp", {
+      method: "POST", signal, body: JSON.stringify({ jsonrpc: "2.0", id: requests += 1, method, params }),
+      headers: {
+        accept: "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": method,
+        "mcp-name": params.taskId ?? params.name,
+      },
+    });
+    const { result, error } = await response.json();
+    return error ? { kind: "error", error } : { kind: "result", result };
+  };
+  const tasks = createTaskSessionFromClient(client, {
+    endpointId: url, rawDispatch, onInputRequest: ({ params }) => form(params),
+    v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: info, clientCapabilities },
+  });
+  return { client, tasks, call: (args) => tasks.callTool("ask_agent", args) };
+}
 
 /** Waits until `find` returns something. */
 async function until(find) {
@@ -223,3 +247,36 @@ for (const [era, connect] of Object.entries(eras)) {
     await client.close();
   });
 }
+test("ext-tasks, 2026-07-28: tasks", async () => {
+  const forms = [];
+  const { client, tasks, call } = await connectTasks((params) => {
+    forms.push(params.message);
+    return { action: "accept", content: { answer: "Tea" } };
+  });
+  const run = async (message) => {
+    const execution = await call({ message });
+    assert.equal(execution.kind, "task");
+    const { outcome } = await execution.settle();
+    assert.equal(outcome.status, "completed", outcome.error?.message);
+    return outcome.result;
+  };
+  const reply = await run("/say Hello");
+  assert.deepEqual([text(reply), reply.structuredContent.status], ["Hello", "completed"]);
+  assert.match(text(await run('/tool ask_user {"question": "Which?"}')), /Tea/);
+  assert.deepEqual(forms, ["Which?"]);
+  assert.equal((await run("/fail auth")).isError, true);
+  const begun = await call({ message: "/slow 50 20" });
+  const other = await connectTasks();
+  const resumed = await (await other.tasks.resumeTask(begun.serializeReference())).settle();
+  assert.equal(resumed.outcome.status, "completed");
+  await other.tasks.close();
+  await other.client.close();
+  const long = await call({ message: "/slow 50 900" });
+  assert.equal((await tasks.task(long.handle.taskId).snapshot()).status, "working");
+  await tasks.cancelTask(long.handle.taskId);
+  assert.equal((await tasks.task(long.handle.taskId).snapshot()).status, "cancelled");
+  assert.equal((await call({ message: "" })).kind, "immediate");
+  await assert.rejects(tasks.task("trn_1.none").snapshot(), /unknown task/);
+  await tasks.close();
+  await client.close();
+});

@@ -17,14 +17,19 @@ fn legacy(method: &str, params: &Value) -> Request {
 }
 
 fn modern(method: &str, params: &Value) -> Request {
+    modern_with(&json!({}), method, params)
+}
+
+/// A request of a client with these capabilities.
+fn modern_with(capabilities: &Value, method: &str, params: &Value) -> Request {
     let mut body = message(method, params);
     body["params"]["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
     let asked =
         post(MCP).bearer(DEV).header("mcp-protocol-version", MODERN).header("mcp-method", method).json(&body);
-    let name = params["name"].as_str().or(params["uri"].as_str());
+    let name = params["name"].as_str().or(params["uri"].as_str()).or(params["taskId"].as_str());
     name.into_iter().fold(asked, |asked, name| asked.header("mcp-name", name))
 }
 
@@ -76,12 +81,22 @@ fn a_modern_client_discovers() {
         (200, &json!([MODERN]), &json!("complete"), &json!("private"))
     );
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], json!("edge-harness"));
+    assert_eq!(
+        result["capabilities"],
+        json!({
+            "tools": {}, "resources": {}, "prompts": {}, "completions": {},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        })
+    );
     assert_eq!(answer.header("mcp-session-id"), None);
-    for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "unknown/method"] {
+    let unknown = ["tasks/list", "tasks/result", "unknown/method"];
+    for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe"].into_iter().chain(unknown)
+    {
         assert_eq!(refused(&stage.answer(modern(method, &json!({})))), (404, -32601), "{method}");
     }
-    assert_eq!(refused(&stage.answer(legacy("unknown/method", &json!({})))), (200, -32601));
-    assert_eq!(refused(&stage.answer(legacy("server/discover", &json!({})))), (200, -32601));
+    for method in ["unknown/method", "server/discover", "tasks/get"] {
+        assert_eq!(refused(&stage.answer(legacy(method, &json!({})))), (200, -32601), "{method}");
+    }
 }
 
 #[test]
@@ -153,6 +168,30 @@ fn a_call_goes_to_the_session_of_its_agent() {
     assert_eq!(sent(post(MCP).bearer(DEV).json(&reply)), "s");
     let reply = json!({"jsonrpc": "2.0", "id": 3, "result": {}});
     assert_eq!(stage.answer(post(MCP).bearer(DEV).json(&reply)).status, 202);
+}
+
+#[test]
+fn a_request_about_a_task_goes_to_its_session() {
+    let stage = Stage::new();
+    let reads_tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let about = |method: &str, id: &str| {
+        modern_with(&reads_tasks, method, &json!({"taskId": id, "inputResponses": {}}))
+    };
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        assert_eq!(stage.forward(about(method, "trn_1.a.b")).session.as_str(), "a.b");
+        assert_eq!(refused(&stage.answer(about(method, "trn_1"))), (200, -32602));
+        let answer = stage.answer(modern(method, &json!({"taskId": "trn_1.a"})));
+        assert_eq!(refused(&answer), (400, -32021));
+        assert_eq!(answer.body["error"]["data"]["requiredCapabilities"], reads_tasks);
+        let other = about(method, "trn_1.a").header("mcp-name", "trn_2.a");
+        assert_eq!(refused(&stage.answer(other)), (400, -32020));
+    }
+    stage.tenant("t", Value::Null);
+    let (_, key) = stage.key("t", json!({"scopes": ["read"]}));
+    assert_eq!(stage.forward(about("tasks/get", "trn_1.a").bearer(&key)).session.as_str(), "a");
+    for method in ["tasks/update", "tasks/cancel"] {
+        assert_eq!(stage.answer(about(method, "trn_1.a").bearer(&key)).status, 403);
+    }
 }
 
 #[test]

@@ -11,9 +11,11 @@ mod fault;
 mod fixtures;
 mod handshake;
 mod message;
+mod outcome;
 mod prompts;
 mod resources;
 mod rpc;
+mod task;
 mod tools;
 mod version;
 mod writer;
@@ -24,7 +26,7 @@ use self::handshake::{HEADER as SESSION_HEADER, Handshake};
 use self::message::{Asked, ClientMessage, Era, Notice, Reply};
 use self::rpc::{Failure, cached};
 use self::tools::{AskArgs, Tool};
-use self::version::{LEGACY, MODERN};
+use self::version::{LEGACY, MODERN, TASKS};
 use crate::http::cors;
 use crate::http::face::{Face, Target};
 use crate::http::gateway::TenantCall;
@@ -115,6 +117,13 @@ async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, F
         ("completion/complete", _) => completion::complete(call, asked).await?,
         ("prompts/list", _) => prompts::list(config, asked),
         ("prompts/get", _) => prompts::get(config, asked)?,
+        _ if asked.is_about_task() => {
+            task::of(asked)?;
+            if asked.method != "tasks/get" {
+                may_chat(call)?;
+            }
+            return Ok(None);
+        }
         _ => return Err(Fault::unknown_method(&asked.method, asked.is_modern()).into()),
     };
     Ok(Some(value))
@@ -126,8 +135,10 @@ fn capabilities() -> Value {
 
 /// `server/discover`.
 fn discover(asked: &Asked) -> Value {
+    let mut capabilities = capabilities();
+    capabilities["extensions"] = json!({TASKS: {}});
     let about =
-        json!({"supportedVersions": [MODERN], "capabilities": capabilities(), "instructions": INSTRUCTIONS});
+        json!({"supportedVersions": [MODERN], "capabilities": capabilities, "instructions": INSTRUCTIONS});
     cached(asked, DISCOVER_TTL_MS, about)
 }
 
@@ -183,6 +194,9 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     if let Some(session) = fixtures::client::session(&asked) {
         return controls(session);
     }
+    if asked.is_about_task() {
+        return controls(task::of(&asked).map_err(|_| unexpected())?.session);
+    }
     let agent = agent_of(&asked)?;
     let session = match (RequestState::of(&asked)?, &asked.era) {
         (Some(state), _) => Some(state.session),
@@ -203,7 +217,10 @@ pub async fn in_session(call: &Call<'_>) -> Result<Response, Problem> {
             if let Some(response) = fixtures::client::call(call, &asked) {
                 return Ok(response);
             }
-            ask::call(call, &asked, &agent_of(&asked)?).await
+            match asked.is_about_task() {
+                true => task::run(call, &asked).await,
+                false => ask::call(call, &asked, &agent_of(&asked)?).await,
+            }
         }
         Ok(ClientMessage::Notice(notice)) => ask::cancel(call, &notice).await,
         Ok(ClientMessage::Reply(reply)) => match answers(&reply) {

@@ -1,7 +1,7 @@
 //! The messages of a client: what is new in them.
 
 use super::super::exchange::{CallResult, Given, New};
-use super::task::TaskId;
+use super::super::task_id::TaskId;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::owner::session_id;
 use crate::http::session::message::MessageBody;

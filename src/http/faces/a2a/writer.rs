@@ -1,8 +1,9 @@
 //! Writes a task as it changes: its events.
 
 use super::super::sse;
+use super::super::task_id::TaskId;
 use super::rpc::Asked;
-use super::task::{Change, State, Task, TaskId, artifact};
+use super::task::{Change, State, Task, artifact};
 use crate::session::{
     frame::{Event, Frame},
     hub::Projection,

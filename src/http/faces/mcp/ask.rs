@@ -9,7 +9,7 @@ use super::message::{Asked, Era, Notice, Reply};
 use super::rpc::Failure;
 use super::tools::{self, AskArgs};
 use super::writer::{CallFormat, Writer};
-use super::{elicitation, rpc};
+use super::{elicitation, rpc, task};
 use crate::agent::SessionHost;
 use crate::http::request::RequestExt;
 use crate::http::response::{self, Response};
@@ -80,8 +80,13 @@ async fn run(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response
     let Some(state) = RequestState::of(asked)? else {
         let (AskArgs { message, .. }, _) = AskArgs::read(asked)?;
         let message = MessageBody { content: Some(message), ..MessageBody::default() };
-        let (new, format) = (New::Message(Vec::new()), Rc::new(Format::new(call, asked)));
-        return exchange.run(call, Transcript::default(), new, message, "", format).await;
+        let format: Rc<dyn TurnFormat> = match asked.reads_tasks() {
+            true => Rc::new(task::Created::new(call, asked)),
+            false => Rc::new(Format::new(call, asked)),
+        };
+        return exchange
+            .run(call, Transcript::default(), New::Message(Vec::new()), message, "", format)
+            .await;
     };
     let session = session.ok_or_else(|| Problem::not_found("session"))?;
     let format = Rc::new(Format::new(call, asked));
@@ -101,7 +106,7 @@ fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
     let accept = call.request.header("accept").unwrap_or_default();
     let streams = accept.contains("text/event-stream");
     let (is_modern, elicits, label) = match &asked.era {
-        Era::Modern { elicits } => (true, *elicits, None),
+        Era::Modern { elicits, .. } => (true, *elicits, None),
         Era::Legacy { handshake } => {
             let elicits = handshake.as_ref().is_some_and(|handshake| handshake.elicits);
             let label = handshake.as_ref().map(|handshake| label(handshake, &asked.id));

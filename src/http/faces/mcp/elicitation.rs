@@ -2,14 +2,22 @@
 
 use super::super::exchange::{CallResult, Given, NO_ANSWER};
 use crate::agent::host::suspensions::CallAnswer;
-use crate::types::{Decider, Pending, WaitKind};
+use crate::types::{CallId, Decider, Pending, WaitKind};
 use serde_json::{Value, json};
 
 /// Maximum length of the arguments, the question or the plan in a form, in characters.
 const MAX_SHOWN: usize = 10_000;
 
-/// Returns the parameters of `elicitation/create` for a call; `None` for one that the user cannot decide.
-pub(super) fn form(call: &Pending, may_approve: bool) -> Option<Value> {
+/// Returns the requests that show forms for these calls, without ids. Calls that the user cannot decide have none.
+pub(super) fn requests(pending: &[Pending], may_approve: bool) -> Vec<(CallId, Value)> {
+    let request = |call: &Pending| {
+        let params = form(call, may_approve)?;
+        Some((call.call_id.clone(), json!({"method": "elicitation/create", "params": params})))
+    };
+    pending.iter().filter_map(request).collect()
+}
+
+fn form(call: &Pending, may_approve: bool) -> Option<Value> {
     let schema = |properties: Value, required: &str| json!({"type": "object", "properties": properties, "required": [required]});
     let text = |title: &str| json!({"type": "string", "title": title});
     let (message, schema) = match call.kind {

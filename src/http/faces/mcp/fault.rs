@@ -58,11 +58,10 @@ impl Fault {
         Self::new(StatusCode::BAD_REQUEST, -32020, message)
     }
 
-    /// The request needs a capability that its client has not declared.
-    #[cfg(feature = "fixtures")]
-    pub fn missing_capability(name: &str) -> Self {
-        let message = format!("the client must have the capability {name}");
-        let data = json!({"requiredCapabilities": {name: {}}});
+    /// The request needs capabilities that its client has not declared.
+    pub fn missing_capability(required: &Value) -> Self {
+        let message = format!("the client must declare the capability {required}");
+        let data = json!({"requiredCapabilities": required});
         Self { data: Some(data), ..Self::new(StatusCode::BAD_REQUEST, -32021, &message) }
     }
 

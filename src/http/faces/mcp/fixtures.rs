@@ -6,6 +6,7 @@ pub(super) mod client;
 use super::fault::Fault;
 use super::message::Asked;
 use super::rpc::{cached, completed};
+use super::task;
 use crate::http::crypto::sha256_hex;
 use crate::http::response::{self, Response};
 use http::StatusCode;
@@ -40,6 +41,20 @@ pub(super) fn respond(asked: &Asked) -> Option<Response> {
     })
 }
 
+/// Returns the message of a turn that does what one of these tools of the suite has to do, as a task or at once.
+pub(super) fn message(asked: &Asked) -> Option<String> {
+    let seconds = asked.params.get("arguments").and_then(|given| given["seconds"].as_u64());
+    Some(match asked.text("name")? {
+        "slow_compute" => match seconds? {
+            0 => "/say Done".to_owned(),
+            seconds => format!("/slow 100 {}", seconds * 10),
+        },
+        "failing_job" => "/fail auth".to_owned(),
+        "confirm_delete" => r#"/tool ask_user {"question": "Delete it?"}"#.to_owned(),
+        _ => return None,
+    })
+}
+
 fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
@@ -67,9 +82,14 @@ fn tool(asked: &Asked, name: &str) -> Option<Result<Value, Fault>> {
         }
         "test_error_handling" => vec![text("This tool intentionally returns an error for testing")],
         "test_tool_with_progress" | "test_tool_with_logging" | "test_logging_tool" => vec![text("Done.")],
+        "greet" => {
+            let name = asked.params.get("arguments").and_then(|given| given["name"].as_str());
+            vec![text(&format!("Hello, {}!", name.unwrap_or_default()))]
+        }
+        "failing_job" if !asked.reads_tasks() => return Some(Err(task::missing())),
         "test_missing_capability" => match capabilities(asked).get("sampling") {
             Some(_) => vec![text("Done.")],
-            None => return Some(Err(Fault::missing_capability("sampling"))),
+            None => return Some(Err(Fault::missing_capability(&json!({"sampling": {}})))),
         },
         _ => return None,
     };

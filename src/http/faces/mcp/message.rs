@@ -3,7 +3,7 @@
 
 use super::fault::Fault;
 use super::handshake::{HEADER as SESSION_HEADER, Handshake};
-use super::version::{LEGACY, MODERN};
+use super::version::{LEGACY, MODERN, TASKS};
 use crate::http::body;
 use crate::http::request::{Request, RequestExt};
 use crate::types::{ErrorCode, Problem};
@@ -51,6 +51,8 @@ pub(super) enum Era {
     Modern {
         /// Whether the client can show forms to its user.
         elicits: bool,
+        /// Whether the client reads tasks.
+        reads_tasks: bool,
     },
     Legacy {
         handshake: Option<Handshake>,
@@ -72,6 +74,20 @@ impl Asked {
     pub fn is_modern(&self) -> bool {
         matches!(self.era, Era::Modern { .. })
     }
+
+    /// Returns whether the client has declared the extension for tasks.
+    pub fn reads_tasks(&self) -> bool {
+        matches!(self.era, Era::Modern { reads_tasks: true, .. })
+    }
+
+    /// Returns whether the request is about one task.
+    pub fn is_about_task(&self) -> bool {
+        self.is_modern() && is_about_task(&self.method)
+    }
+}
+
+fn is_about_task(method: &str) -> bool {
+    matches!(method, "tasks/get" | "tasks/update" | "tasks/cancel")
 }
 
 /// A message that cannot be read: its id, if it has one, and why.
@@ -149,12 +165,14 @@ fn era(request: &Request, method: &str, params: &Map<String, Value>) -> Result<E
     let name = match method {
         "tools/call" | "prompts/get" => params.get("name"),
         "resources/read" => params.get("uri"),
+        _ if is_about_task(method) => params.get("taskId"),
         _ => None,
     };
     if let Some(name) = name.and_then(Value::as_str) {
         same_header(request, NAME_HEADER, name)?;
     }
-    Ok(Era::Modern { elicits: elicits(capabilities) })
+    let reads_tasks = capabilities["extensions"][TASKS].is_object();
+    Ok(Era::Modern { elicits: elicits(capabilities), reads_tasks })
 }
 
 /// Returns whether a client with these capabilities can show forms to its user. One that names no kind of elicitation
@@ -240,7 +258,7 @@ mod tests {
             (json!({"elicitation": {"url": {}}}), false),
         ] {
             let asked = asked(&all, &call(MODERN, capabilities)).expect("a request");
-            assert!(matches!(asked.era, Era::Modern { elicits } if elicits == expected));
+            assert!(matches!(asked.era, Era::Modern { elicits, .. } if elicits == expected));
         }
     }
 

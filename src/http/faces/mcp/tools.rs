@@ -39,6 +39,10 @@ impl AskArgs {
     /// # Errors
     /// `validation_failed`.
     pub fn read(asked: &Asked) -> Result<(Self, Option<SessionId>), Problem> {
+        #[cfg(feature = "fixtures")]
+        if let Some(message) = super::fixtures::message(asked) {
+            return Ok((Self { message, session: None }, None));
+        }
         let args: Self = read(asked)?;
         let session = args.session.as_deref().map(|id| session_id(id, "/session")).transpose()?;
         Ok((args, session))
@@ -64,6 +68,10 @@ pub(super) fn find(asked: &Asked) -> Result<Tool, Fault> {
         asked.text("name").ok_or_else(|| Fault::invalid_params("`name` must be the name of a tool"))?;
     if name == SEARCH {
         return Ok(Tool::SearchMemory);
+    }
+    #[cfg(feature = "fixtures")]
+    if super::fixtures::message(asked).is_some() {
+        return Ok(Tool::Ask(DEFAULT_AGENT.into()));
     }
     let agent = match name.strip_prefix(ASK) {
         Some("") => Some(DEFAULT_AGENT.into()),

@@ -1,15 +1,14 @@
 //! Writes a turn as the response to a call: notifications of its progress, and its result.
 
 use super::super::children::flattened;
-use super::super::exchange::named;
 use super::super::sse;
-use super::elicitation;
 use super::rpc::completed;
+use super::{elicitation, outcome};
 use crate::session::{
     frame::{Event, Frame},
     hub::Projection,
 };
-use crate::types::{Delta, EventKind, Pending, SessionId, StopReason, TurnEnd, TurnId, TurnStatus};
+use crate::types::{Delta, EventKind, Pending, SessionId, TurnId};
 use serde_json::{Map, Value, json};
 use std::{cell::RefCell, rc::Rc};
 
@@ -97,69 +96,30 @@ impl Writer {
     }
 
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
-        let may_approve = self.format.may_approve;
-        let form = |call: &Pending| Some((call.call_id.clone(), elicitation::form(call, may_approve)?));
-        let forms: Vec<_> = match self.format.elicits {
-            true => pending.iter().filter_map(form).collect(),
+        let session = &self.format.session;
+        let requests = match self.format.elicits {
+            true => elicitation::requests(pending, self.format.may_approve),
             false => Vec::new(),
         };
         // A legacy client is asked once: what is left without a form would wait for ever.
-        let is_incomplete = !self.format.is_modern && forms.len() < pending.len();
-        if forms.is_empty() || is_incomplete {
-            return self.finish_waiting(pending, out);
+        let is_incomplete = !self.format.is_modern && requests.len() < pending.len();
+        if requests.is_empty() || is_incomplete {
+            return self.finish(outcome::waiting(session, &self.turn, pending, &self.reply), out);
         }
-        let session = &self.format.session;
         if self.format.is_modern {
-            let request = |params| json!({"method": "elicitation/create", "params": params});
             let requests: Map<_, _> =
-                forms.into_iter().map(|(id, form)| (id.to_string(), request(form))).collect();
+                requests.into_iter().map(|(id, request)| (id.to_string(), request)).collect();
             let state = format!("{session}/{}", self.turn);
             let result = json!({
                 "resultType": "input_required", "inputRequests": requests, "requestState": state,
             });
             return self.finish(result, out);
         }
-        for (call, form) in forms {
-            let id = format!("{session}/{call}");
-            let request = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": form});
+        for (call, mut request) in requests {
+            request["jsonrpc"] = "2.0".into();
+            request["id"] = format!("{session}/{call}").into();
             self.send(&request, out);
         }
-    }
-
-    /// Ends the response although the turn waits, because the client cannot ask its user.
-    fn finish_waiting(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
-        let text = format!(
-            "[The turn waits for a decision or an answer: {}. Give it in another client of the session {}.]",
-            named(pending),
-            self.format.session
-        );
-        let text = if self.reply.is_empty() { text } else { format!("{}\n\n{text}", self.reply) };
-        let mut about = self.about(TurnStatus::Waiting, StopReason::Waiting);
-        about["pending"] = json!(pending);
-        let content = json!([{"type": "text", "text": text}]);
-        self.finish(json!({"content": content, "structuredContent": about}), out);
-    }
-
-    fn end(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
-        let about = self.about(end.status, end.stop_reason);
-        let reply = end.reply.as_ref().map_or(self.reply.as_str(), |reply| &reply.text);
-        let (text, is_error) = match end.status {
-            TurnStatus::Failed => {
-                (end.error.as_ref().map_or("the turn failed", |error| error.message.as_str()), true)
-            }
-            TurnStatus::Canceled => ("the turn was canceled", true),
-            TurnStatus::Completed | TurnStatus::Running | TurnStatus::Waiting => (reply, false),
-        };
-        let content = json!([{"type": "text", "text": text}]);
-        let mut result = json!({"content": content, "structuredContent": about});
-        if is_error {
-            result["isError"] = true.into();
-        }
-        self.finish(result, out);
-    }
-
-    fn about(&self, status: TurnStatus, reason: StopReason) -> Value {
-        json!({"session": self.format.session, "turn": self.turn, "status": status, "stop_reason": reason})
     }
 
     fn finish(&mut self, result: Value, out: &mut Vec<u8>) {
@@ -195,7 +155,7 @@ impl Projection for Writer {
             EventKind::TurnWaiting { .. } if self.earlier_waits > 0 => self.earlier_waits -= 1,
             EventKind::TurnWaiting { pending } => self.wait(&flattened(pending), out),
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
-                self.end(end, out);
+                self.finish(outcome::ended(&self.format.session, &self.turn, end, &self.reply), out);
             }
             _ => {}
         }
