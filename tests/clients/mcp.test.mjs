@@ -280,3 +280,17 @@ test("ext-tasks, 2026-07-28: tasks", async () => {
   await tasks.close();
   await client.close();
 });
+
+test("client 2.x, 2026-07-28: subscriptions", async () => {
+  const { client } = await eras["client 2.x, 2026-07-28"]();
+  const name = `watched-${randomUUID()}.md`, uri = `workspace://default/${name}`;
+  const updated = [];
+  client.setNotificationHandler("notifications/resources/updated", ({ params }) => void updated.push(params.uri));
+  const subscription = await client.listen({ resourceSubscriptions: [uri, "file:///none"], toolsListChanged: true });
+  assert.deepEqual(subscription.honoredFilter, { resourceSubscriptions: [uri] });
+  await native(`/v1/workspace/files/${name}`, { method: "PUT", body: "# Hi" });
+  await until(() => updated.length > 0);
+  assert.deepEqual(updated, [uri]);
+  await subscription.close();
+  await client.close();
+});

@@ -15,6 +15,7 @@ mod outcome;
 mod prompts;
 mod resources;
 mod rpc;
+mod subscriptions;
 mod task;
 mod tools;
 mod version;
@@ -64,6 +65,12 @@ pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> 
         return Ok(None);
     } else if let Some(response) = fixtures::respond(&asked) {
         return Ok(Some(response));
+    }
+    if asked.method == "subscriptions/listen" && asked.is_modern() {
+        return match subscriptions::listen(call, &asked).await {
+            Ok(response) => Ok(Some(response)),
+            Err(failure) => rpc::respond(&asked, call.request_id, Err(failure)).map(Some),
+        };
     }
     match result(call, &asked).await {
         Ok(None) => Ok(None),
@@ -136,6 +143,7 @@ fn capabilities() -> Value {
 /// `server/discover`.
 fn discover(asked: &Asked) -> Value {
     let mut capabilities = capabilities();
+    capabilities["resources"] = json!({"subscribe": true});
     capabilities["extensions"] = json!({TASKS: {}});
     let about =
         json!({"supportedVersions": [MODERN], "capabilities": capabilities, "instructions": INSTRUCTIONS});

@@ -67,10 +67,7 @@ pub(super) async fn read(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
     let uri =
         asked.text("uri").ok_or_else(|| Fault::invalid_params("`uri` must be the URI of a resource"))?;
     let unknown = || Fault::unknown_resource(uri, asked.is_modern());
-    let (agent, path) = parse(uri).ok_or_else(unknown)?;
-    if owner::check_agent(&call.gateway.config, Some(&agent), "/").is_err() {
-        return Err(unknown().into());
-    }
+    let (agent, path) = find(call, uri).ok_or_else(unknown)?;
     let file = match open(call, &agent)?.read(&path).await {
         Ok((file, _)) => file,
         Err(FileError::NotFound) => return Err(unknown().into()),
@@ -82,6 +79,13 @@ pub(super) async fn read(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
         Err(_) => content["blob"] = STANDARD.encode(&file.bytes).into(),
     }
     Ok(cached(asked, 0, json!({ "contents": [content] })))
+}
+
+/// Returns the agent and the path of a URI; `None` for one that no file can have.
+pub(super) fn find(call: &TenantCall<'_>, uri: &str) -> Option<(AgentId, FilePath)> {
+    let (agent, path) = parse(uri)?;
+    owner::check_agent(&call.gateway.config, Some(&agent), "/").ok()?;
+    Some((agent, path))
 }
 
 /// Returns the workspace of the caller's user with an agent.

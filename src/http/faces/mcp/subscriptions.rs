@@ -1,0 +1,170 @@
+//! `subscriptions/listen`: a stream of notifications about changed files. The gateway looks at the files every few
+//! seconds, because changes are made in many isolates and only the stores know all of them. A stream ends after a few
+//! minutes, and the client listens again.
+
+use super::super::sse;
+use super::fault::Fault;
+use super::message::Asked;
+use super::rpc::{self, Failure};
+use super::{resources, task};
+use crate::http::credentials::DirectoryCredentials;
+use crate::http::gateway::TenantCall;
+use crate::http::response::Response;
+use crate::http::session::feed;
+use crate::ports::{Clock, Credentials, filesystem::FileResult};
+use crate::session::hub::Interrupted;
+use crate::types::{FilePath, Principal, Scope};
+use crate::workspace::Workspace;
+use bytes::Bytes;
+use futures::{
+    StreamExt,
+    future::ready,
+    stream::{self, unfold},
+};
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Most files of a stream. With two queries for each file and look, a stream makes at most 800 queries; the platform
+/// permits a request 1,000.
+const MAX_FILES: usize = 10;
+/// How often a stream looks at its files.
+const LOOKS: u32 = 40;
+/// The time before each look.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Keeps the connection open while nothing changes.
+const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
+/// The field of `_meta` that has the id of the request.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Opens a stream. It begins with what the client is notified about: those of its files that exist or may exist, up to
+/// [`MAX_FILES`].
+///
+/// # Errors
+/// An invalid filter, or a failed store.
+pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Response, Failure> {
+    let invalid = || Fault::invalid_params("`notifications` must be a filter of notifications");
+    let filter = asked.params.get("notifications").and_then(Value::as_object).ok_or_else(invalid)?;
+    if filter.contains_key("taskIds") && !asked.reads_tasks() {
+        return Err(task::missing().into());
+    }
+    let uris = match filter.get("resourceSubscriptions") {
+        None => Vec::new(),
+        Some(Value::Array(uris)) => uris.iter().filter_map(Value::as_str).collect(),
+        Some(_) => return Err(invalid().into()),
+    };
+    let mut files: Vec<WatchedFile> = Vec::new();
+    for uri in uris {
+        let Some((agent, path)) = resources::find(call, uri) else { continue };
+        if files.len() < MAX_FILES && files.iter().all(|file| file.uri != uri) {
+            let workspace = resources::open(call, &agent)?;
+            let mut file = WatchedFile { uri: uri.to_owned(), workspace, path, version: None };
+            file.has_changed().await?;
+            files.push(file);
+        }
+    }
+    let mut honored = json!({});
+    if filter.contains_key("resourceSubscriptions") {
+        honored["resourceSubscriptions"] = files.iter().map(|file| file.uri.as_str()).collect();
+    }
+    let watch = Watch {
+        id: asked.id.clone(),
+        files,
+        left: LOOKS,
+        caller: call.caller.clone(),
+        credentials: call.gateway.credentials(),
+        clock: Rc::clone(&call.gateway.clock),
+    };
+    let mut first = Vec::new();
+    watch.notify("subscriptions/acknowledged", json!({ "notifications": honored }), &mut first);
+    let first = stream::once(ready(Ok(first.into())));
+    Ok(feed::response(first.chain(unfold(watch, Watch::next)).boxed_local(), "text/event-stream"))
+}
+
+/// A file that a client is notified about.
+struct WatchedFile {
+    uri: String,
+    workspace: Workspace,
+    path: FilePath,
+    /// The version of the last look; `None` if there was no such file.
+    version: Option<String>,
+}
+
+impl WatchedFile {
+    /// Looks at the file. Returns whether it differs from the last look.
+    async fn has_changed(&mut self) -> FileResult<bool> {
+        let version = self.workspace.find(&self.path).await?.map(|(entry, _)| entry.etag);
+        let has_changed = version != self.version;
+        self.version = version;
+        Ok(has_changed)
+    }
+}
+
+/// An open stream.
+struct Watch {
+    /// The id of the request.
+    id: Value,
+    files: Vec<WatchedFile>,
+    /// Number of looks that follow.
+    left: u32,
+    caller: Principal,
+    credentials: DirectoryCredentials,
+    clock: Rc<dyn Clock>,
+}
+
+impl Watch {
+    /// Returns the next part of the stream; `None` after its end.
+    async fn next(mut self) -> Option<(Result<Bytes, Interrupted>, Self)> {
+        self.left = self.left.checked_sub(1)?;
+        self.clock.sleep(INTERVAL).await;
+        let part = self.look().await;
+        if part.is_err() {
+            self.left = 0;
+        }
+        Some((part, self))
+    }
+
+    /// Notifies about files that have changed, and ends the stream if it has to end.
+    async fn look(&mut self) -> Result<Bytes, Interrupted> {
+        let mut changed = Vec::new();
+        if self.is_permitted().await? {
+            for file in &mut self.files {
+                if file.has_changed().await.map_err(|_| Interrupted)? {
+                    changed.push(file.uri.clone());
+                }
+            }
+        } else {
+            self.left = 0;
+        }
+        let mut out = Vec::new();
+        for uri in changed {
+            self.notify("resources/updated", json!({ "uri": uri }), &mut out);
+        }
+        if self.left == 0 {
+            let mut last = rpc::completed(&self.id, true, json!({}));
+            last["result"]["_meta"][SUBSCRIPTION] = self.id.clone();
+            sse::write(&last, &mut out);
+        }
+        Ok(if out.is_empty() { KEEP_ALIVE } else { out.into() })
+    }
+
+    /// Returns whether the credential of the client is still valid.
+    async fn is_permitted(&mut self) -> Result<bool, Interrupted> {
+        let now = self.clock.now();
+        if self.caller.valid_until > now {
+            return Ok(true);
+        }
+        let renewed = self.credentials.renew(&self.caller, now).await.map_err(|_| Interrupted)?;
+        let Some(caller) = renewed.filter(|caller| caller.scopes.allow(Scope::Read)) else {
+            return Ok(false);
+        };
+        self.caller = caller;
+        Ok(true)
+    }
+
+    fn notify(&self, name: &str, mut params: Value, out: &mut Vec<u8>) {
+        params["_meta"] = json!({ SUBSCRIPTION: self.id });
+        let method = format!("notifications/{name}");
+        sse::write(&json!({"jsonrpc": "2.0", "method": method, "params": params}), out);
+    }
+}
