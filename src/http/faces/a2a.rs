@@ -27,7 +27,7 @@ use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
 use crate::ports::session_store::Select;
 use crate::session::hub::{ByteReceiver, Projection};
-use crate::types::{ErrorCode, Problem, SessionId, Timestamp, TurnId};
+use crate::types::{Cursor, ErrorCode, Problem, SessionId, Timestamp, TurnId};
 use futures::{
     FutureExt, TryStreamExt,
     future::{LocalBoxFuture, ready},
@@ -266,7 +266,8 @@ fn list(call: &Call<'_>, params: ListParams) -> Result<Value, Problem> {
             break;
         }
         (turns, last) = (turns + 1, record.seq);
-        let task = Task::read(session, &TaskId { turn, session: call.session_id.clone() })?;
+        let id = TaskId { turn, session: call.session_id.clone() };
+        let task = Task::read_after(session, &id, Cursor::after(record.seq - 1))?;
         let is_asked = ["", "TASK_STATE_UNSPECIFIED", task.state.name()].contains(&params.status.as_str());
         if is_asked && task.at >= since {
             let view = task.view(params.history_length, params.include_artifacts);

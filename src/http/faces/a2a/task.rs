@@ -93,9 +93,14 @@ impl Task {
     /// # Errors
     /// `not_found` for a task that does not exist, or a failed store.
     pub fn read(session: &Session, id: &TaskId) -> Result<Self, Problem> {
+        Self::read_after(session, id, Cursor::default())
+    }
+
+    /// Like [`Task::read`], for a turn that starts after this position of the log.
+    pub fn read_after(session: &Session, id: &TaskId, start: Cursor) -> Result<Self, Problem> {
         let mut task = Self::new(id.clone(), session.state().activity.totals.updated_at);
-        let mut next = Some(Cursor::default());
-        while let Some(cursor) = next {
+        let mut next = Some(start);
+        while let Some(cursor) = next.filter(|_| !task.state.is_final()) {
             let (frames, more) = session.replay(cursor, Some(&id.turn), false, PAGE_RECORDS)?;
             for frame in &frames {
                 frame.read(|event| drop(task.apply(event)))?;
