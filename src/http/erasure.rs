@@ -25,8 +25,12 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 const CONCURRENT: usize = 8;
 /// Maximum number of sessions that one step erases.
 const SESSIONS_PER_STEP: usize = 200;
-/// Maximum number of calls of a step besides those for sessions.
+/// Maximum number of calls of a step besides those for sessions, for a tenant with one shard.
 const STEP_CALLS: usize = 16;
+/// Maximum number of calls of a step for each further shard of the tenant.
+const SHARD_CALLS: usize = 8;
+/// Maximum number of calls to purge a tenant, besides two for each shard.
+const PURGE_CALLS: usize = 5;
 /// Maximum number of deleted tenants that one run processes.
 const TENANTS_PER_RUN: usize = 500;
 /// Number of calls that are left to erasures by [`maintain`], after its first pass.
@@ -203,6 +207,7 @@ impl Erasure {
             // After the sessions, whose last reports it counts.
             gateway.ledger.erase(&self.tenant).await?;
             if is_last {
+                allowance.spend(PURGE_CALLS + 2 * gateway.config.shards.len());
                 gateway.directory.purge_tenant(&self.tenant).await?;
             }
         }
@@ -211,7 +216,8 @@ impl Erasure {
 
     /// Erases some sessions, memory and files. Returns whether nothing is left but sessions that failed.
     async fn step(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
-        allowance.spend(STEP_CALLS);
+        let shards = gateway.directory.shard_count(&self.tenant).await?;
+        allowance.spend(STEP_CALLS + SHARD_CALLS * shards.saturating_sub(1));
         if !self.tried_all {
             self.erase_sessions(gateway, allowance).await?;
         }

@@ -181,6 +181,8 @@ pub trait Directory {
     async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>>;
     /// Returns when the tenant with this id was deleted, if it is marked as deleted.
     async fn deleted_at(&self, id: &TenantId) -> DirectoryResult<Option<Timestamp>>;
+    /// Returns the number of shards that hold any rows of a tenant.
+    async fn shard_count(&self, tenant: &TenantId) -> DirectoryResult<usize>;
     /// Removes a tenant that is marked as deleted, which frees its id.
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()>;
     /// Lists the tenants with this token issuer.

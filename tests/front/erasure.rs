@@ -195,6 +195,24 @@ fn a_user_is_erased_by_repeated_requests() {
     assert_eq!(foreign.status, 403, "of the operator only");
 }
 
+/// A step queries all shards of a tenant, and the platform limits the queries of a run.
+#[test]
+fn a_run_takes_fewer_steps_of_tenants_on_many_shards() {
+    for (shards, purged) in [(1, 12..18), (20, 2..4)] {
+        let stage = Stage::new();
+        stage.directory.shard_count.set(shards);
+        for n in 0..40 {
+            let tenant = format!("tenant-{n:02}");
+            stage.tenant(&tenant, Value::Null);
+            stage.delete_tenant(&tenant);
+        }
+        stage.clock.advance(Duration::from_mins(20));
+        assert!(stage.cron());
+        let gone = (0..40).filter(|n| stage.shown(&format!("tenant-{n:02}")).status == 404).count();
+        assert!(purged.contains(&gone), "{gone} tenants on {shards} shards");
+    }
+}
+
 #[test]
 fn any_number_of_shards_leaves_time_for_erasures() {
     for count in [1, 40, 100] {

@@ -26,6 +26,8 @@ pub struct InMemoryDirectory {
     pub issuer_reads: Cell<usize>,
     /// Number of calls of [`Directory::copy_limits`] so far.
     pub limit_copies: Cell<usize>,
+    /// The number of shards of each tenant, at least 1.
+    pub shard_count: Cell<usize>,
     /// While set, [`Directory::copy_limits`] fails.
     pub copies_fail: Cell<bool>,
     tables: RefCell<Tables>,
@@ -163,6 +165,10 @@ impl Directory for InMemoryDirectory {
 
     async fn deleted_at(&self, id: &TenantId) -> DirectoryResult<Option<Timestamp>> {
         Ok(self.tables()?.deleted.get(id).copied())
+    }
+
+    async fn shard_count(&self, _tenant: &TenantId) -> DirectoryResult<usize> {
+        Ok(self.shard_count.get().max(1))
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {

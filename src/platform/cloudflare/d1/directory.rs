@@ -132,6 +132,10 @@ impl Directory for D1Directory {
         Ok(found.first().map(|row| timestamp(row.deleted_at)))
     }
 
+    async fn shard_count(&self, tenant: &TenantId) -> DirectoryResult<usize> {
+        Ok(self.shards.all_of(tenant).await?.len())
+    }
+
     async fn purge_tenant(&self, tenant: &TenantId) -> DirectoryResult<()> {
         let id = || D1Type::Text(tenant);
         let storage = "DELETE FROM tenant_storage WHERE tenant = ?1";
