@@ -7,6 +7,7 @@ use super::{
     world::World,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::platform::in_memory::InMemoryCredentials;
 use edge_harness::ports::{PeerError, PeerRequest, Peers, SessionEraser, Spawner};
