@@ -68,6 +68,16 @@ fn a_call_of_a_subagent_is_an_interrupt() {
         more.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
         let mut open = stream(send(&stage, "POST /ag-ui", &[], &body));
         let events = crate::http::read_events(&stage, &mut open, 3_000);
+        // What has started has also ended.
+        let mut open = Vec::new();
+        for event in &events {
+            match event["type"].as_str().unwrap() {
+                "SUBAGENT_STARTED" => open.push(&event["subagentRunId"]),
+                "SUBAGENT_FINISHED" => assert_eq!(open.pop(), Some(&event["subagentRunId"])),
+                _ => {}
+            }
+        }
+        assert!(open.is_empty());
         events.last().unwrap()["outcome"].clone()
     };
     let outcome = run(json!({"messages": [{"id": "u", "role": "user", "content": "delegate:write:a"}]}));

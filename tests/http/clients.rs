@@ -130,6 +130,11 @@ fn ai_sdk() {
 }
 
 #[test]
+fn subagents() {
+    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), OTHERS, "subagents.test.mjs");
+}
+
+#[test]
 fn event_source() {
     run(OTHERS, "eventsource.test.mjs");
 }

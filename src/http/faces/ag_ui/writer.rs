@@ -7,7 +7,7 @@ use crate::session::{
     hub::Projection,
 };
 use crate::types::{
-    CallId, Delta, EventKind, MessageId, Pending, StopReason, TurnEnd, TurnStatus, Usage, WaitKind,
+    CallId, Delta, EventKind, MessageId, Pending, SessionId, StopReason, TurnEnd, TurnStatus, Usage, WaitKind,
 };
 use serde_json::{Map, Value, json};
 
@@ -30,6 +30,8 @@ pub(super) struct Writer {
     has_begun: bool,
     has_ended: bool,
     open: Option<Open>,
+    /// The subagents that have started in this run and have not finished.
+    subagents: Vec<SessionId>,
     usage: Usage,
     model: Option<String>,
 }
@@ -59,6 +61,7 @@ impl Writer {
             has_begun: false,
             has_ended: false,
             open: None,
+            subagents: Vec::new(),
             usage: Usage::default(),
             model: None,
         }
@@ -184,8 +187,47 @@ impl Writer {
         }
     }
 
+    fn start_subagent(
+        &mut self,
+        call_id: &CallId,
+        session: &SessionId,
+        agent: &str,
+        task: Option<&str>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut started = json!({
+            "type": "SUBAGENT_STARTED", "subagentRunId": session, "name": agent, "parentToolCallId": call_id,
+        });
+        if let Some(task) = task {
+            started["description"] = task.into();
+        }
+        sse::write(&started, out);
+        self.subagents.push(session.clone());
+    }
+
+    fn end_subagent(&mut self, session: &SessionId, status: TurnStatus, out: &mut Vec<u8>) {
+        self.subagents.retain(|own| own != session);
+        let done = match status {
+            TurnStatus::Completed => json!({
+                "type": "SUBAGENT_FINISHED", "subagentRunId": session, "outcome": {"type": "success"},
+            }),
+            status => {
+                let message = format!("the subagent ended as {}", json!(status).as_str().unwrap_or_default());
+                json!({"type": "SUBAGENT_ERROR", "subagentRunId": session, "message": message})
+            }
+        };
+        sse::write(&done, out);
+    }
+
     fn finish(&mut self, outcome: &Value, out: &mut Vec<u8>) {
         self.close(out);
+        // A run has no open subagents when it ends; they continue in the next one.
+        for session in self.subagents.drain(..) {
+            let outcome = json!({"type": "suspended"});
+            let suspended =
+                json!({"type": "SUBAGENT_FINISHED", "subagentRunId": session, "outcome": outcome});
+            sse::write(&suspended, out);
+        }
         // Changes from outside of the turn are not among its events.
         self.send_state(out);
         let mut usage = json!({
@@ -240,23 +282,14 @@ impl Projection for Writer {
             EventKind::TaskListUpdated { tasks } => Self::custom("task_list", &json!(tasks), out),
             EventKind::ModeChanged { mode, .. } => Self::custom("mode", &json!({ "mode": mode }), out),
             EventKind::SubagentStarted { call_id, session, agent, task, .. } => {
-                let started = json!({
-                    "type": "SUBAGENT_STARTED", "subagentRunId": session, "name": agent, "description": task,
-                    "parentToolCallId": call_id,
-                });
-                sse::write(&started, out);
+                self.start_subagent(call_id, session, agent, Some(task), out);
             }
-            EventKind::SubagentCompleted { session, status: TurnStatus::Completed, .. } => {
-                let outcome = json!({"type": "success"});
-                let done = json!({"type": "SUBAGENT_FINISHED", "subagentRunId": session, "outcome": outcome});
-                sse::write(&done, out);
-            }
-            EventKind::SubagentCompleted { session, status, .. } => {
-                let message = format!("the subagent ended as {}", json!(status).as_str().unwrap_or_default());
-                sse::write(
-                    &json!({"type": "SUBAGENT_ERROR", "subagentRunId": session, "message": message}),
-                    out,
-                );
+            EventKind::SubagentCompleted { call_id, session, agent, status, .. } => {
+                // It may have started in an earlier run.
+                if !self.subagents.contains(session) {
+                    self.start_subagent(call_id, session, agent, None, out);
+                }
+                self.end_subagent(session, *status, out);
             }
             EventKind::UsageUpdated { total, model, .. } => {
                 self.usage = *total;
