@@ -141,6 +141,11 @@ pub trait Sql {
     async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Self::Rows>, SqlError>;
 }
 
+/// Returns the name of a shard, which is that of its binding: `DB` is the root, then follow `DB_1`, `DB_2` and so on.
+pub fn shard_name(number: usize) -> String {
+    if number == 0 { "DB".to_owned() } else { format!("DB_{number}") }
+}
+
 /// The databases of a deployment.
 #[async_trait(?Send)]
 pub trait Databases {

@@ -265,7 +265,7 @@ pub trait Directory {
     /// Returns what a tenant stores.
     async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse>;
 
-    /// Removes a bounded number of expired idempotency rows on up to [`SHARDS_PER_SWEEP`] shards, keys, and rows of the audit trail. Returns whether more are
-    /// left.
+    /// Removes a bounded number of expired idempotency rows on up to [`SHARDS_PER_SWEEP`] shards, keys, and rows of the
+    /// audit trail. Returns whether more are left.
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;
 }

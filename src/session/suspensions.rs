@@ -150,11 +150,6 @@ impl Session {
         }
     }
 
-    /// Returns whether the current turn waits for a person or for children.
-    pub fn is_waiting(&self) -> bool {
-        self.state().activity.turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
-    }
-
     /// Returns whether a call with this id was ever suspended, in any turn.
     ///
     /// # Errors
@@ -196,6 +191,12 @@ impl Session {
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether a turn waits for a person or a client, and not only for running subagents.
+    pub fn is_waiting(&self, turn: &TurnId) -> bool {
+        let state = self.state();
+        state.activity.turn.as_ref().is_some_and(|own| own.id == *turn && own.waits_for_people())
     }
 
     /// Returns the current turn, running or waiting.

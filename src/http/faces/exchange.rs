@@ -64,8 +64,7 @@ impl CallResult {
                 decisions::answer_as(call, session, &call_id, answer, mode).await
             }
             Given::Decision(approves, reason) => {
-                let decision = if approves { Decision::Approve } else { Decision::Decline };
-                decisions::decide_as(call, session, &call_id, (decision, reason), mode).await
+                decisions::decide_as(call, session, &call_id, (decision(approves), reason), mode).await
             }
         }
     }
@@ -81,8 +80,7 @@ impl CallResult {
         let Some(turn) = session.current_turn() else { return Ok(None) };
         let (route, body) = match &self.given {
             Given::Decision(approves, reason) => {
-                let decision = if *approves { Decision::Approve } else { Decision::Decline };
-                ("approvals", json!({"decision": decision, "reason": reason}))
+                ("approvals", json!({"decision": decision(*approves), "reason": reason}))
             }
             Given::Answer(CallAnswer::Answer(answer)) => ("answers", json!({ "answer": answer })),
             Given::Answer(CallAnswer::Failure(error)) => ("answers", json!({ "error": error })),
@@ -102,6 +100,10 @@ impl CallResult {
         };
         subscription.respond(session).await.map(Some)
     }
+}
+
+fn decision(approves: bool) -> Decision {
+    if approves { Decision::Approve } else { Decision::Decline }
 }
 
 /// Whom a request is for, and the session that is created for it.
@@ -127,15 +129,17 @@ impl Exchange {
         suffix: &str,
         format: Rc<dyn TurnFormat>,
     ) -> Result<Response, Problem> {
+        let session = call.find(self.user.as_deref())?;
+        if let Some(session) = session {
+            self.check_agent(session)?;
+        }
         let files = match new {
             New::Message(files) => files,
             New::Results(results) => return self.resume(call, results, suffix, format).await,
         };
         let mode = ResponseMode::Face(format);
         let message = MessageBody { user: self.user.clone(), ..message };
-        let session = call.find(self.user.as_deref())?;
-        if let Some(session) = session {
-            self.check_agent(session)?;
+        if session.is_some() {
             return post(call, message, files, &mode).await;
         }
         let mut meta = call.new_meta(self.user, self.agent)?;

@@ -28,9 +28,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Interrupted, Projection},
 };
-use crate::types::{
-    Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, SessionStatus, Timestamp, TurnId,
-};
+use crate::types::{Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, Timestamp, TurnId};
 use futures::{
     FutureExt, TryStreamExt,
     future::{LocalBoxFuture, ready},
@@ -236,8 +234,7 @@ pub async fn cancel(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
     whole(call, session, &id)?;
     // An earlier part of the turn is complete. The newest one is, too, while the turn waits.
-    let waits = session.is_current_turn(&id.turn) && session.state().status() == SessionStatus::Waiting;
-    if id.part + u32::from(waits) == session.waits(&id.turn)? {
+    if id.part + u32::from(session.is_waiting(&id.turn)) == session.waits(&id.turn)? {
         turns::end(call.host, &id.turn).await?;
     }
     response::json(StatusCode::OK, &whole(call, session, &id)?)

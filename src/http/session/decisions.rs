@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, CallId, Decision, Problem, Scope, SessionStatus, TurnStatus};
+use crate::types::{Approver, CallId, Decision, Problem, Scope, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -158,7 +158,7 @@ async fn resolve(
             let (before, waits) = (session.waits_before(&turn, call_id)?, session.waits(&turn)?);
             let subscription = match before {
                 // The turn has continued since: the repeated request gets the same response.
-                Some(before) if before < waits || session.state().status() != SessionStatus::Waiting => {
+                Some(before) if before < waits || !session.is_waiting(&turn) => {
                     TurnSubscription::replay(call, session, &turn, format, before)?
                 }
                 _ => TurnSubscription::current(call, session, &turn, format)?,

@@ -9,7 +9,7 @@ use crate::session::{
     hub::{ByteReceiver, Interest, Listener, Projection, TurnPause},
     view::TurnAnswer,
 };
-use crate::types::{ErrorCode, EventKind, Problem, Record, SessionId, SessionStatus, TurnId};
+use crate::types::{ErrorCode, EventKind, Problem, Record, SessionId, TurnId};
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use http::StatusCode;
 use std::rc::Rc;
@@ -143,7 +143,7 @@ impl TurnSubscription {
         turn: &TurnId,
         format: Rc<dyn TurnFormat>,
     ) -> Result<Self, Problem> {
-        if session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting {
+        if session.is_waiting(turn) {
             return Self::waiting(call, session, turn, format);
         }
         session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;

@@ -13,7 +13,7 @@ use crate::session::{
     idempotency::{FirstResponse, StoredResponse},
     view::TurnAnswer,
 };
-use crate::types::{Cursor, Problem, SessionStatus, TurnId, TurnStatus};
+use crate::types::{Cursor, Problem, TurnId, TurnStatus};
 use http::StatusCode;
 use serde_json::json;
 use std::rc::Rc;
@@ -236,11 +236,8 @@ pub async fn end(host: &Rc<SessionHost>, turn: &TurnId) -> Result<bool, Problem>
 /// # Errors
 /// A failed store.
 pub async fn end_running(host: &Rc<SessionHost>, turn: &TurnId) -> Result<bool, Problem> {
-    let session = host.open()?;
-    let is_waiting = |session: Rc<Session>| {
-        session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting
-    };
-    if session.is_some_and(is_waiting) { Ok(false) } else { end(host, turn).await }
+    let waits = host.open()?.is_some_and(|session| session.is_waiting(turn));
+    if waits { Ok(false) } else { end(host, turn).await }
 }
 
 /// `POST /v1/sessions/{id}/abort`.

@@ -15,7 +15,7 @@ mod rows;
 pub use super::memory::copy::Terms;
 pub use fence::is_refusal;
 
-use super::{Databases, Rows, Sql, SqlError, Statement};
+use super::{Databases, Rows, Sql, SqlError, Statement, shard_name};
 use crate::ports::directory::{DirectoryError, DirectoryResult};
 use crate::ports::moves::{Move, MovePhase};
 use crate::ports::{Clock, Moves};
@@ -26,8 +26,6 @@ use position::Position;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The shard that is the root.
-const ROOT: &str = "DB";
 /// Maximum number of pages that one run copies or removes. A page takes up to 13 queries, and each move a dozen more. D1
 /// allows 1,000 in one invocation, almost half of which are for erasures.
 const PAGES_AT_ONCE: usize = 30;
@@ -61,7 +59,7 @@ impl<D: Databases> SqlMoves<D> {
     }
 
     async fn root(&self, statements: &[Statement<'_>]) -> Result<Vec<<D::Database as Sql>::Rows>, SqlError> {
-        self.shard(ROOT)?.batch(statements).await
+        self.shard(&shard_name(0))?.batch(statements).await
     }
 
     /// Carries on a move until it must wait, or no page is left.
@@ -87,8 +85,7 @@ impl<D: Databases> SqlMoves<D> {
     /// Returns whether the user of a spread tenant moves to the shard that its id determines.
     fn returns(&self, job: &Job) -> bool {
         let Some((user, spread)) = job.one.user.as_ref().zip(job.spread) else { return false };
-        let name = |number| if number == 0 { ROOT.to_owned() } else { format!("{ROOT}_{number}") };
-        let shards: Vec<_> = (0..spread).map(name).collect();
+        let shards: Vec<_> = (0..spread).map(shard_name).collect();
         (self.user_shard)(&job.one.tenant, user, &shards) == Some(&job.one.target)
     }
 

@@ -69,6 +69,7 @@ pub(super) async fn call(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Res
 async fn run(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response, Problem> {
     let user = call.named_user(None)?;
     let session = call.find(user.as_deref())?;
+    // The model that reads the result learns which tool to call.
     if let Some(session) = session
         && session.state().meta.agent != *agent
     {

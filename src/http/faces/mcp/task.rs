@@ -22,8 +22,7 @@ use crate::session::{
     hub::{ByteReceiver, Projection},
 };
 use crate::types::{
-    ErrorCode, EventKind, Pending, Problem, Record, Scope, SessionId, SessionStatus, Timestamp, TurnEnd,
-    TurnId, TurnStatus,
+    ErrorCode, EventKind, Pending, Problem, Record, Scope, SessionId, Timestamp, TurnEnd, TurnId, TurnStatus,
 };
 use futures::{FutureExt, future::LocalBoxFuture};
 use http::StatusCode;
@@ -122,7 +121,7 @@ impl Task {
         let at = |record: Option<Record>| record.map_or(updated_at, |record| record.at);
         let state = match session.turn_ended(&id.turn)? {
             Some(end) => State::Ended(Box::new(end)),
-            None if is_waiting(session, &id.turn) => {
+            None if session.is_waiting(&id.turn) => {
                 let pending = flattened(&session.pending()?);
                 State::Waiting(pending.into_iter().filter(|call| call.turn == id.turn).collect())
             }
@@ -173,11 +172,6 @@ impl Task {
             }
         })
     }
-}
-
-/// Returns whether a turn waits for a person.
-pub(super) fn is_waiting(session: &Session, turn: &TurnId) -> bool {
-    session.is_current_turn(turn) && session.state().status() == SessionStatus::Waiting
 }
 
 /// Returns the text of the last message of a turn.

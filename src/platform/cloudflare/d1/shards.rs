@@ -7,7 +7,7 @@
 use super::{Database, timestamp};
 use crate::http::{erasure::id_held, expiring::Expiring, placement, placement::SHARD_TTL};
 use crate::platform::cloudflare::runtime::WorkerClock;
-use crate::platform::sql::SqlError;
+use crate::platform::sql::{SqlError, shard_name};
 use crate::ports::Clock;
 use crate::types::{TenantId, UserId};
 use serde::Deserialize;
@@ -60,10 +60,10 @@ impl Shards {
     /// # Errors
     /// If `DB` is not bound.
     pub fn new(env: &Env) -> Result<Self> {
-        let root = Database::new(env.d1("DB")?);
-        let (mut names, mut all) = (vec!["DB".to_owned()], vec![root.clone()]);
+        let root = Database::new(env.d1(&shard_name(0))?);
+        let (mut names, mut all) = (vec![shard_name(0)], vec![root.clone()]);
         loop {
-            let name = format!("DB_{}", all.len());
+            let name = shard_name(all.len());
             let Ok(binding) = env.d1(&name) else { break };
             names.push(name);
             all.push(Database::new(binding));
@@ -150,7 +150,7 @@ impl Shards {
     /// If it is not bound.
     pub fn database(&self, tenant: &TenantId, number: usize) -> std::result::Result<Database, SqlError> {
         let database = self.all.get(number).map(|database| database.of_tenant(tenant, &self.placed));
-        database.ok_or_else(|| SqlError(format!("the shard DB_{number} is not bound")))
+        database.ok_or_else(|| SqlError(format!("the shard {} is not bound", shard_name(number))))
     }
 
     /// Looks up a tenant's placement, so that the next lookup returns without waiting. For callers that
