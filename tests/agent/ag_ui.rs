@@ -1,12 +1,11 @@
 //! AG-UI, with the session's object in memory.
 
 use crate::http::{exchange, read_events, request, stream};
+use crate::scripts::calls_first;
 use crate::stage::Stage;
 use edge_harness::http::Response;
-use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::types::{
-    Category, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
-};
+use edge_harness::platform::in_memory::models::call;
+use edge_harness::types::{Category, ModelError, ModelErrorKind, ModelRequest, Part, Policy, Problem, Role};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -54,17 +53,6 @@ fn text_of(events: &[Value]) -> String {
 
 fn outcome(events: &[Value]) -> &Value {
     &events.last().unwrap()["outcome"]
-}
-
-fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
-    answer(vec![Part::text(text)])
-}
-
-fn calls_first(calls: fn() -> Vec<Part>) -> impl Fn(&ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
-    move |request| match request.messages.last().map(|last| last.role) {
-        Some(Role::Tool) => says("Done"),
-        _ => answer(calls()),
-    }
 }
 
 #[test]

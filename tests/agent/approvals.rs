@@ -1,6 +1,7 @@
 //! Calls that wait for approval, across evictions.
 
-use crate::stage::{Stage, ms, ruling, step_of};
+use crate::scripts::{ruling, step_of};
+use crate::stage::{Stage, ms};
 use edge_harness::agent::{
     OnBusy, Settings,
     host::suspensions::{ApprovalDecision, TurnEffect},
@@ -508,7 +509,7 @@ fn a_failed_suspension_is_retried() {
 #[test]
 fn the_list_of_sessions_shows_how_many_calls_wait() {
     let (stage, _) = Stage::scripted(
-        |request| match crate::stage::step_of(request) {
+        |request| match step_of(request) {
             0 => answer(["c1", "c2"].map(|id| call(id, "write_it", json!({"key": id}))).to_vec()),
             _ => answer(vec![Part::text("done")]),
         },

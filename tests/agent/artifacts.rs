@@ -1,7 +1,8 @@
 //! Large outputs and files, as the model, the log and HTTP clients see them.
 
 use crate::http::{request, respond, status};
-use crate::stage::{NOW, Stage, meta, ms, standard, step_of};
+use crate::scripts::step_of;
+use crate::stage::{NOW, Stage, meta, ms, standard};
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::agent::{

@@ -1,6 +1,7 @@
 //! The Chat Completions of OpenAI, with the session's object in memory.
 
 use crate::http::{exchange, request, status, stream, whole};
+use crate::scripts::says;
 use crate::stage::{Stage, meta, ms};
 use edge_harness::http::{Response, routes};
 use edge_harness::platform::in_memory::models::{answer, call};
@@ -75,10 +76,6 @@ fn text_of(chunks: &[Value]) -> String {
 
 fn reasons(chunks: &[Value]) -> Vec<&str> {
     chunks.iter().filter_map(|chunk| chunk["choices"][0]["finish_reason"].as_str()).collect()
-}
-
-fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
-    answer(vec![Part::text(text)])
 }
 
 /// What the model was shown: role and text of each message, calls and results included.

@@ -1,7 +1,8 @@
 //! Evictions and failed stores at every step of a turn: the turn ends as it would have, except for calls with
 //! an unknown outcome.
 
-use crate::stage::{Stage, check, ms, step_of};
+use crate::scripts::step_of;
+use crate::stage::{Stage, check, ms};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{BudgetPatch, ModelRequest, Part, StopReason, TurnStatus};

@@ -1,6 +1,7 @@
 //! A denied call never runs, whatever people grant, in any mode, and in subagents.
 
-use crate::stage::{Stage, meta, ms, ruling, step_of};
+use crate::scripts::{ruling, step_of};
+use crate::stage::{Stage, meta, ms};
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{
     Approver, Category, Decision, Mode, ModelRequest, Part, Policy, Role, SessionStatus,

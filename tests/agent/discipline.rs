@@ -1,7 +1,8 @@
 //! The rules of a turn: skipped calls, late tools, final responses, self-critiques, schemas, sources, and
 //! parts that fail without failing the turn.
 
-use crate::stage::{Stage, ms, step_of};
+use crate::scripts::step_of;
+use crate::stage::{Stage, ms};
 use edge_harness::agent::{
     ActDecision, ContextSource, Hook, RuntimeContext, Settings, Tool, ToolContext, ToolError,
     hook::{HookEvent, PostCall, PreActing, SubStepError},

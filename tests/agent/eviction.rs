@@ -1,7 +1,8 @@
 //! Eviction of very large tool outputs to artifacts, which leave a reference and a preview.
 
 use crate::artifacts::{Big, big};
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},

@@ -1,25 +1,35 @@
 //! Calls of subagents that clients of other protocols decide in the session that waits for them.
 
-use crate::http::{exchange, request, status, stream, whole};
+use crate::http::{exchange, read_events, request, status, stream, whole};
 use crate::stage::Stage;
 use crate::subagents::{child, children, ruled};
+use edge_harness::http::Response;
 use edge_harness::types::{Policy, SessionStatus};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-fn send(stage: &Stage, route: &str, headers: &[(&str, &str)], body: &Value) -> edge_harness::http::Response {
+fn send(stage: &Stage, route: &str, headers: &[(&str, &str)], body: &Value) -> Response {
     exchange(stage, request(route, "", headers, body.to_string())).unwrap()
 }
 
-/// Sends a message of A2A, for a task unless it is `null`; returns the task.
-fn a2a(stage: &Stage, task: &Value, parts: &Value) -> Value {
+/// Sends a request of A2A.
+fn ask(stage: &Stage, method: &str, params: &Value) -> Response {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    send(stage, "POST /a2a", &[("a2a-version", "1.0")], &body)
+}
+
+/// Sends a message of A2A, for a task unless it is `null`.
+fn say(stage: &Stage, task: &Value, parts: &Value) -> Response {
     let mut message = json!({"messageId": "m", "role": "ROLE_USER", "contextId": "s", "parts": parts});
     if !task.is_null() {
         message["taskId"] = task.clone();
     }
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
-    let response = send(stage, "POST /a2a", &[("a2a-version", "1.0")], &body);
-    let body = whole(response);
+    ask(stage, "SendMessage", &json!({ "message": message }))
+}
+
+/// Sends a message of A2A, and returns the task.
+fn a2a(stage: &Stage, task: &Value, parts: &Value) -> Value {
+    let body = whole(say(stage, task, parts));
     assert!(body["error"].is_null(), "{body}");
     body["result"]["task"].clone()
 }
@@ -40,7 +50,7 @@ fn calls_of_several_subagents_are_approved_together() {
     let stage = ruled("write_it", Policy::Ask);
     let begun = a2a(&stage, &Value::Null, &json!([{"text": "both:twice:a"}]));
     stage.settle_waiting();
-    let task = a2a_get(&stage, &begun);
+    let task = whole(ask(&stage, "GetTask", &json!({"id": begun["id"]})))["result"].clone();
     let expected: Vec<_> =
         children(&stage).iter().flat_map(|id| [format!("{id}/w1"), format!("{id}/w2")]).collect();
     assert_eq!(asks(&task), expected);
@@ -55,11 +65,6 @@ fn calls_of_several_subagents_are_approved_together() {
     stage.check();
 }
 
-fn a2a_get(stage: &Stage, task: &Value) -> Value {
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}});
-    whole(send(stage, "POST /a2a", &[("a2a-version", "1.0")], &body))["result"].clone()
-}
-
 #[test]
 fn a_call_of_a_subagent_is_an_interrupt() {
     let stage = ruled("write_it", Policy::Ask);
@@ -67,7 +72,7 @@ fn a_call_of_a_subagent_is_an_interrupt() {
         let mut body = json!({"threadId": "s", "runId": "r", "messages": []});
         more.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
         let mut open = stream(send(&stage, "POST /ag-ui", &[], &body));
-        let events = crate::http::read_events(&stage, &mut open, 3_000);
+        let events = read_events(&stage, &mut open, 3_000);
         // What has started has also ended.
         let mut open = Vec::new();
         for event in &events {
@@ -150,22 +155,13 @@ fn only_subagents_of_the_turn_are_reached() {
     let stage = ruled("write_it", Policy::Ask);
     let begun = a2a(&stage, &Value::Null, &json!([{"text": "delegate:write:a"}]));
     for call in ["other/w", &format!("{}/other", child(&stage)), "w"] {
-        let message = json!({
-            "messageId": "m", "role": "ROLE_USER", "taskId": begun["id"], "parts": [approved(call)],
-        });
-        let body =
-            json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
-        let body = whole(send(&stage, "POST /a2a", &[("a2a-version", "1.0")], &body));
+        let body = whole(say(&stage, &begun["id"], &json!([approved(call)])));
         assert_eq!(body["error"]["data"][0]["reason"], "TASK_NOT_FOUND", "{call}: {body}");
     }
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
     // Without a connection to the subagent, nothing is decided.
     stage.others.down.set(true);
-    let message = json!({
-        "messageId": "m", "role": "ROLE_USER", "taskId": begun["id"], "parts": [{"text": "yes"}],
-    });
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
-    let response = send(&stage, "POST /a2a", &[("a2a-version", "1.0")], &body);
+    let response = say(&stage, &begun["id"], &json!([{"text": "yes"}]));
     assert_eq!(status(&response), 503);
     stage.others.down.set(false);
     let task = a2a(&stage, &begun["id"], &json!([{"text": "yes"}]));

@@ -1,6 +1,7 @@
 //! Requests of other protocols that are repeated, because their response was lost, or refused.
 
 use crate::http::{exchange, read_data, request, set_header, status, stream, whole};
+use crate::scripts::{asking, says};
 use crate::stage::{Stage, ms};
 use edge_harness::http::{Response, session::call::SessionRequest};
 use edge_harness::platform::in_memory::models::{answer, call};
@@ -52,10 +53,6 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-fn says(text: &str) -> Script {
-    answer(vec![Part::text(text)])
-}
-
 /// A model whose connection is cut after each of these texts but the last.
 fn cut(texts: &'static [&'static str]) -> Stage {
     let at = Cell::new(0);
@@ -97,16 +94,6 @@ fn writes(request: &ModelRequest) -> Script {
         Some(Role::Tool) => says("Done"),
         _ => answer(vec![Part::text("Wait."), call("c1", "write_it", json!({"key": "k"}))]),
     }
-}
-
-/// A session in which calls of `write_it` need an approval.
-fn asking(script: impl Fn(&ModelRequest) -> Script + 'static) -> Stage {
-    let (stage, _) = Stage::scripted(script, |builder| builder);
-    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
-    stage.permit(|own| {
-        own.categories.insert(Category::Other, Policy::Ask);
-    });
-    stage
 }
 
 #[test]

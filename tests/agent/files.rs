@@ -1,6 +1,7 @@
 //! The file tools, within turns.
 
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::filesystem::Precondition;
 use edge_harness::types::{Effect, FilePath, ModelRequest, Part, Role};

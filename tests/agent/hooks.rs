@@ -1,6 +1,7 @@
 //! The changes that hooks can make to a turn.
 
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use async_trait::async_trait;
 use edge_harness::agent::{
     ActDecision, Hook, RuntimeContext,

@@ -40,6 +40,7 @@ mod questions;
 mod quotas;
 mod replay;
 mod responses;
+mod scripts;
 mod settings;
 mod stage;
 mod state;

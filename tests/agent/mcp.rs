@@ -1,13 +1,13 @@
 //! Calls of MCP that ask an agent, with the session's object in memory.
 
 use crate::http::{exchange, read_data, request, set_header, status, stream, whole};
+use crate::scripts::{asking, calls_first};
 use crate::stage::{Stage, ms};
 use edge_harness::http::{Response, session};
-use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::platform::in_memory::models::call;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
-    Category, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role, Scope,
-    Scopes,
+    Category, ModelError, ModelErrorKind, ModelRequest, Part, Policy, Problem, Scope, Scopes,
 };
 use futures::{FutureExt, StreamExt};
 use pretty_assertions::assert_eq;
@@ -76,27 +76,6 @@ fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
-fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
-    answer(vec![Part::text(text)])
-}
-
-fn calls_first(calls: fn() -> Vec<Part>) -> impl Fn(&ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
-    move |request| match request.messages.last().map(|last| last.role) {
-        Some(Role::Tool) => says("Done"),
-        _ => answer(calls()),
-    }
-}
-
-/// A session in which calls of `write_it` need an approval.
-fn asking(calls: fn() -> Vec<Part>) -> Stage {
-    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
-    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
-    stage.permit(|own| {
-        own.categories.insert(Category::Other, Policy::Ask);
-    });
-    stage
-}
-
 #[test]
 fn a_call_returns_the_reply() {
     let stage = Stage::demo();
@@ -156,7 +135,7 @@ fn a_modern_client_is_asked_for_input() {
     let calls =
         || vec![call("c1", "write_it", json!({"key": "k"})), call("c2", "write_it", json!({"key": "l"}))];
     let forms = json!({"elicitation": {}});
-    let stage = asking(calls);
+    let stage = asking(calls_first(calls));
     let first = modern(&stage, "write", &forms, &json!({}));
     assert_eq!(first["resultType"], json!("input_required"));
     let form = &first["inputRequests"]["c1"];
@@ -186,12 +165,12 @@ fn a_modern_client_is_asked_for_input() {
 #[test]
 fn a_client_that_shows_no_forms_reads_what_waits() {
     let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
-    let stage = asking(calls);
+    let stage = asking(calls_first(calls));
     let result = modern(&stage, "write", &json!({"elicitation": {"url": {}}}), &json!({}));
     assert!(text(&result).contains("write_it (call c1)"), "{result}");
     let about = &result["structuredContent"];
     assert_eq!((&about["status"], &about["pending"][0]["call_id"]), (&json!("waiting"), &json!("c1")));
-    let stage = asking(calls);
+    let stage = asking(calls_first(calls));
     let messages = legacy(&stage, "write", &json!({}));
     assert!(text(&messages[0]["result"]).contains("write_it (call c1)"));
 }
@@ -281,7 +260,7 @@ fn a_modern_client_cancels_by_closing_the_stream() {
 #[test]
 fn closing_the_stream_of_a_finished_request_cancels_nothing() {
     let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
-    let stage = asking(calls);
+    let stage = asking(calls_first(calls));
     modern(&stage, "write", &json!({"elicitation": {}}), &json!({}));
     stage.run();
     assert_eq!(stage.session().pending().unwrap().len(), 1);
@@ -370,7 +349,7 @@ fn a_call_of_a_client_that_reads_tasks_is_a_task() {
 fn a_task_requires_input() {
     let calls =
         || vec![call("c1", "write_it", json!({"key": "k"})), call("c2", "write_it", json!({"key": "l"}))];
-    let stage = asking(calls);
+    let stage = asking(calls_first(calls));
     let id = create(&stage, "write")["taskId"].as_str().unwrap().to_owned();
     stage.live(ms(1_000));
     // A client that shows no forms cannot provide input.

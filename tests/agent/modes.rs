@@ -2,7 +2,8 @@
 
 use crate::{
     http::{self, whole},
-    stage::{Stage, step_of},
+    scripts::step_of,
+    stage::Stage,
 };
 use edge_harness::platform::in_memory::{
     ScriptedModels,

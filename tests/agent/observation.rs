@@ -1,6 +1,7 @@
 //! Observation: notes replace messages. Despite failures and crashes each message is covered exactly once.
 
-use crate::stage::{NOW, Stage, ms, step_of};
+use crate::scripts::step_of;
+use crate::stage::{NOW, Stage, ms};
 use edge_harness::agent::OnBusy;
 use edge_harness::context::observation::{NoteTaker, ObservationSettings};
 use edge_harness::platform::in_memory::{

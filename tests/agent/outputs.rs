@@ -1,6 +1,7 @@
 //! Tool outputs: nested too deep, too large for the conversation, or not a source.
 
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::agent::{Tool, ToolContext, ToolError};
 use edge_harness::platform::in_memory::{
     ScriptedHttp,

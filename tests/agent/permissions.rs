@@ -1,7 +1,8 @@
 //! Permission rules of users and tenants.
 
 use crate::http::{call as call_of, principal, respond, set_header, whole};
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::agent::Settings;
 use edge_harness::http::{
     Body,

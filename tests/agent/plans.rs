@@ -3,7 +3,8 @@
 use crate::stage::ms;
 use crate::{
     questions::{say, tool_results, waiting},
-    stage::{Stage, step_of},
+    scripts::step_of,
+    stage::Stage,
 };
 use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
 use edge_harness::platform::in_memory::{

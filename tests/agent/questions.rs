@@ -1,6 +1,7 @@
 //! Tools that wait for an answer: questions and external tools.
 
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
 use edge_harness::agent::{ExternalTool, external_tool::Declared};
 use edge_harness::platform::in_memory::models::{answer, call};

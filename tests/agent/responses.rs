@@ -1,6 +1,7 @@
 //! The Responses of OpenAI, with the session's object in memory.
 
 use crate::http::{exchange, request, status, stream, whole};
+use crate::scripts::says;
 use crate::stage::{Stage, ms};
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
@@ -110,10 +111,6 @@ fn kinds(response: &Value) -> Vec<&str> {
 fn texts(response: &Value) -> Vec<&str> {
     let items = response["output"].as_array().unwrap().iter();
     items.filter_map(|item| item["content"][0]["text"].as_str()).collect()
-}
-
-fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
-    answer(vec![Part::text(text)])
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Settings of an agent: preselected tools and judges.
 
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::agent::{Judge, Settings};
 use edge_harness::platform::in_memory::{
     ScriptedModels,

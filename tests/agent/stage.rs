@@ -3,10 +3,7 @@
 mod tools;
 
 use super::others::Others;
-use edge_harness::agent::{
-    Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost,
-    host::{HostPorts, suspensions::ApprovalDecision},
-};
+use edge_harness::agent::{Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
@@ -19,8 +16,8 @@ use edge_harness::ports::{Clock, Models, SessionStore, session_store::StoredReco
 use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Decision, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionPermissions,
-    SessionStatus, SubagentKind, TenantLimits, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
+    BudgetPatch, Mode, ModelRequest, Owner, Part, Problem, SessionMeta, SessionPermissions, SessionStatus,
+    SubagentKind, TenantLimits, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -488,22 +485,4 @@ fn placeholder() -> Rc<SessionHost> {
 pub fn meta(now: Timestamp) -> SessionMeta {
     let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
     SessionMeta::new("s".into(), owner, now)
-}
-
-/// A decision on a call, by somebody who may approve anything.
-pub fn ruling(decision: Decision) -> ApprovalDecision {
-    ApprovalDecision {
-        decision,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    }
-}
-
-/// Number of responses since the user's last message.
-pub fn step_of(request: &ModelRequest) -> usize {
-    let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
-    own.filter(|message| message.role == Role::Assistant).count()
 }

@@ -4,7 +4,8 @@
 //! sessions in the middle of a turn: their log, and their documents with their keys.
 
 use crate::http::{call as request, read, respond, respond_beside, set_header, stream};
-use crate::stage::{Stage, ms, ruling, step_of};
+use crate::scripts::{ruling, step_of};
+use crate::stage::{Stage, ms};
 use edge_harness::agent::host::suspensions::CallAnswer;
 use edge_harness::platform::in_memory::{
     MemorySessionStore,

@@ -6,7 +6,8 @@ mod erasure;
 mod rules;
 
 use crate::http::{call as request, principal, set_header, status, whole};
-use crate::stage::{Stage, check, ms, ruling, step_of};
+use crate::scripts::{ruling, step_of};
+use crate::stage::{Stage, check, ms};
 use edge_harness::agent::SessionHost;
 use edge_harness::http::session::{self, call::SessionRequest};
 use edge_harness::platform::in_memory::{

@@ -1,6 +1,7 @@
 //! The task list: changes are recorded, and the prompt's prefix stays the same within a turn.
 
-use crate::stage::{Stage, step_of};
+use crate::scripts::step_of;
+use crate::stage::Stage;
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},

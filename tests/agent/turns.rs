@@ -1,6 +1,7 @@
 //! Concurrent messages: queuing, rejecting, and records deferred during streaming.
 
-use crate::stage::{Stage, ms, step_of};
+use crate::scripts::step_of;
+use crate::stage::{Stage, ms};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};

@@ -1,13 +1,14 @@
 //! The UI message stream of the AI SDK, with the session's object in memory.
 
 use crate::http::{exchange, read_data, request, status, stream};
-use crate::stage::{Stage, ms, ruling};
+use crate::scripts::{calls_first, ruling, says};
+use crate::stage::{Stage, ms};
 use edge_harness::http::Response;
-use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::platform::in_memory::models::call;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
-    Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
-    Policy, Problem, Role,
+    Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Policy,
+    Problem, Role,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -70,18 +71,6 @@ fn kinds(chunks: &[Value]) -> Vec<&str> {
 fn text_of(chunks: &[Value]) -> String {
     let texts = chunks.iter().filter(|chunk| chunk["type"] == "text-delta");
     texts.map(|chunk| chunk["delta"].as_str().unwrap()).collect()
-}
-
-fn says(text: &str) -> Vec<Result<ModelEvent, ModelError>> {
-    answer(vec![Part::text(text)])
-}
-
-/// Makes these calls, and says `Done` after their results.
-fn calls_first(calls: fn() -> Vec<Part>) -> impl Fn(&ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
-    move |request| match request.messages.last().map(|last| last.role) {
-        Some(Role::Tool) => says("Done"),
-        _ => answer(calls()),
-    }
 }
 
 #[test]

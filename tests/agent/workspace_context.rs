@@ -1,6 +1,7 @@
 //! Workspace files in the prompt.
 
-use crate::stage::{Stage, ms, step_of};
+use crate::scripts::step_of;
+use crate::stage::{Stage, ms};
 use edge_harness::agent::{OnBusy, Settings};
 use edge_harness::platform::in_memory::{
     MemoryFiles, ScriptedModels,

@@ -11,6 +11,7 @@ mod faces;
 mod idempotency;
 mod limits;
 mod mcp;
+mod mcp_subscriptions;
 mod moves;
 mod rules;
 mod signatures;
