@@ -35,20 +35,24 @@ impl Params {
 /// Matches a percent-encoded path against a pattern. `{name}` matches one segment that is not empty,
 /// `{name*}` at the end matches the rest of the path.
 pub fn matches(pattern: &'static str, path: &str) -> Option<Params> {
-    let expected = pattern.split('/');
-    let count = expected.clone().count();
-    let is_open = pattern.ends_with("*}");
-    let segments = path.splitn(if is_open { count } else { count + 1 }, '/');
-    if segments.clone().count() != count {
+    let (mut rest, mut named) = (Some(path), Vec::new());
+    for expected in pattern.split('/') {
+        let (segment, next) = match rest?.split_once('/') {
+            Some((segment, next)) if !expected.ends_with("*}") => (segment, Some(next)),
+            _ => (rest?, None),
+        };
+        match parameter(expected) {
+            Some(name) => named.push((name, segment)),
+            None if expected != segment => return None,
+            None => {}
+        }
+        rest = next;
+    }
+    if rest.is_some() {
         return None;
     }
-    let pairs = || expected.clone().zip(segments.clone());
     // Most patterns do not match, so nothing is decoded before all segments are compared.
-    if !pairs().all(|(expected, segment)| parameter(expected).is_some() || expected == segment) {
-        return None;
-    }
-    let named = pairs().filter_map(|(expected, segment)| Some((parameter(expected)?, segment)));
-    let decoded = named.map(|(name, segment)| {
+    let decoded = named.into_iter().map(|(name, segment)| {
         let value = percent_decode_str(segment).decode_utf8().ok()?;
         (!value.is_empty()).then(|| (name, value.into_owned()))
     });
