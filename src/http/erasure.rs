@@ -140,6 +140,7 @@ fn log_failure(gateway: &Gateway, tenant: &TenantId, problem: &Problem) {
 /// What a request or a run may still do.
 struct Allowance<'a> {
     calls: Cell<usize>,
+    has_begun: Cell<bool>,
     clock: &'a dyn Clock,
     until: Timestamp,
 }
@@ -147,11 +148,22 @@ struct Allowance<'a> {
 impl<'a> Allowance<'a> {
     fn new(gateway: &'a Gateway, calls: usize, time: Duration) -> Self {
         let clock = gateway.clock.as_ref();
-        Self { calls: Cell::new(calls), clock, until: clock.now() + time }
+        Self { calls: Cell::new(calls), has_begun: Cell::new(false), clock, until: clock.now() + time }
     }
 
     fn spend(&self, calls: usize) {
         self.calls.set(self.calls.get().saturating_sub(calls));
+    }
+
+    /// Takes the calls of a step. Returns `false` if they are too many, which uses up the allowance if `is_last`. The first
+    /// such step is always allowed: no later run would have more room.
+    fn take(&self, calls: usize, is_last: bool) -> bool {
+        let is_first = is_last && !self.has_begun.replace(true);
+        let is_allowed = is_first || calls <= self.calls.get();
+        if is_allowed || is_last {
+            self.spend(if is_allowed { calls } else { usize::MAX });
+        }
+        is_allowed
     }
 
     fn is_late(&self) -> bool {
@@ -216,10 +228,12 @@ impl Erasure {
 
     /// Erases some sessions, memory and files. Returns whether nothing is left but sessions that failed.
     async fn step(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
-        let shards = gateway.directory.shard_count(&self.tenant).await?;
-        allowance.spend(STEP_CALLS + SHARD_CALLS * shards.saturating_sub(1));
         if !self.tried_all {
             self.erase_sessions(gateway, allowance).await?;
+        }
+        let shards = gateway.directory.shard_count(&self.tenant).await?;
+        if !allowance.take(STEP_CALLS + SHARD_CALLS * shards.saturating_sub(1), self.tried_all) {
+            return Ok(false);
         }
         // Also while sessions are left, which can take hours. The last step follows the last session, because a
         // running session may still write.

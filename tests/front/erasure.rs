@@ -198,7 +198,7 @@ fn a_user_is_erased_by_repeated_requests() {
 /// A step queries all shards of a tenant, and the platform limits the queries of a run.
 #[test]
 fn a_run_takes_fewer_steps_of_tenants_on_many_shards() {
-    for (shards, purged) in [(1, 12..18), (20, 2..4)] {
+    for (shards, purged) in [(1, 12..18), (20, 2..3), (60, 1..2)] {
         let stage = Stage::new();
         stage.directory.shard_count.set(shards);
         for n in 0..40 {
@@ -215,10 +215,11 @@ fn a_run_takes_fewer_steps_of_tenants_on_many_shards() {
 
 #[test]
 fn any_number_of_shards_leaves_time_for_erasures() {
-    for count in [1, 40, 100] {
+    for (count, of_tenant) in [(1, 1), (40, 1), (100, 1), (40, 40), (100, 100)] {
         let mut config = crate::stage::config();
         config.shards = (0..count).map(|n| format!("DB_{n}")).collect();
         let stage = Stage::with(config);
+        stage.directory.shard_count.set(of_tenant);
         stage.tenant("acme", Value::Null);
         stage.sessions("acme", "u", 300);
         stage.delete_tenant("acme");
@@ -226,5 +227,8 @@ fn any_number_of_shards_leaves_time_for_erasures() {
             stage.cron();
         }
         assert_eq!(stage.erased(), 300, "{count} shards");
+        stage.clock.advance(Duration::from_mins(20));
+        stage.cron();
+        assert_eq!(stage.shown("acme").status, 404, "{count} shards");
     }
 }
