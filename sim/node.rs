@@ -123,6 +123,7 @@ impl Node {
             entropy: world.entropy.clone(),
             spawner: Rc::new(spawner.clone()),
             peers: Rc::new(spawner.clone()),
+            webhooks: None,
             broadcast: None,
         };
         let kept = world.ledger.scenario.context.settings != ContextSettings::None;

@@ -3,6 +3,7 @@
 //!
 //! All futures are `!Send`, because an isolate has a single thread.
 
+pub mod allowed_hosts;
 pub mod blob;
 pub mod cancel;
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod session_store;
 pub mod signature;
 pub mod spawner;
 
+pub use allowed_hosts::AllowedHosts;
 pub use blob::{BlobError, BlobResult, BlobStore};
 pub use cancel::CancelToken;
 pub use clock::{Clock, Entropy, Unfinished, within};

@@ -342,6 +342,7 @@ impl Session {
             seq += 1;
             records.push(numbered(Record { seq, at: now, turn, kind }));
         }
+        change.notify_webhooks(&records);
         self.list_again_if_waiting_changes(&mut change);
         let put =
             std::mem::take(&mut change.put).into_iter().map(|(key, json)| (key.to_string(), json)).collect();

@@ -146,6 +146,7 @@ impl TestSession {
             entropy,
             spawner: tasks.clone(),
             peers: Rc::new(NoPeers),
+            webhooks: None,
             broadcast: None,
         };
         let host = SessionHost::new(
@@ -180,6 +181,7 @@ impl TestSession {
             budget: Default::default(),
             options: Default::default(),
             on_busy: OnBusy::Queue,
+            webhook: None,
             response: None,
             slot_until: None,
         };

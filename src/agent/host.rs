@@ -19,6 +19,7 @@ mod streams;
 pub mod suspensions;
 mod ticks;
 mod turns;
+pub mod webhooks;
 
 use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch};
 use crate::ports::{
@@ -35,7 +36,8 @@ use crate::session::{
 };
 use crate::types::{
     BudgetPatch, ErrorCode, GeneratedId, Part, Problem, SessionMeta, SessionState, StorageQuota, TenantId,
-    TenantLimits, TenantPolicy, Timestamp, TurnId, TurnOptions, session::Guidance,
+    TenantLimits, TenantPolicy, Timestamp, TurnId, TurnOptions,
+    session::{Guidance, Webhook},
 };
 pub use account::Admittance;
 use account::LedgerState;
@@ -49,6 +51,7 @@ use std::{
     collections::BTreeMap,
     rc::{Rc, Weak},
 };
+use webhooks::WebhookSender;
 
 /// How long an erasure waits for writes that have begun.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,6 +85,8 @@ pub struct HostPorts {
     pub spawner: Rc<dyn Spawner>,
     /// Other sessions.
     pub peers: Rc<dyn Peers>,
+    /// Notifies webhooks, if the platform can.
+    pub webhooks: Option<Rc<dyn WebhookSender>>,
     /// The platform's own listeners.
     pub broadcast: Option<Rc<dyn Broadcast>>,
 }
@@ -112,6 +117,8 @@ pub struct Post {
     pub options: TurnOptions,
     /// What to do while another turn runs.
     pub on_busy: OnBusy,
+    /// The webhook of this turn.
+    pub webhook: Option<Webhook>,
     /// The response to store in the same commit, if the request has an Idempotency-Key.
     pub response: Option<ResponseDocument>,
     /// Until when the session holds the slot that it was admitted to; see [`SessionHost::admit`].

@@ -43,6 +43,8 @@ pub struct GatewayConfig {
     pub shards: Vec<String>,
     /// The limits of tenants that do not have their own.
     pub limits: TenantLimits,
+    /// Whether push notifications may be sent.
+    pub push_notifications: bool,
     /// The malformed settings, which have their defaults.
     pub malformed: Vec<MalformedSetting>,
 }

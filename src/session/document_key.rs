@@ -19,6 +19,8 @@ pub enum DocumentKey {
     Child,
     /// The part of the state that concerns the tenant's ledger.
     Account,
+    /// The part of the state that lists webhooks.
+    Webhooks,
     /// The state of the context window.
     Context,
     /// The note that the task of this child was canceled before it started.
@@ -80,8 +82,8 @@ impl Listing {
             }
             Self::UnindexedResponses => Some(DocumentKey::UnindexedResponse(rest.into())),
             Self::State => {
-                use DocumentKey::{Account, Activity, Background, Child, Guidance, State};
-                let parts = [State, Guidance, Activity, Background, Child, Account];
+                use DocumentKey::{Account, Activity, Background, Child, Guidance, State, Webhooks};
+                let parts = [State, Guidance, Activity, Background, Child, Account, Webhooks];
                 parts.into_iter().find(|key| key.to_string() == text)
             }
         }
@@ -97,6 +99,7 @@ impl fmt::Display for DocumentKey {
             Self::Background => f.write_str("state/background"),
             Self::Child => f.write_str("state/child"),
             Self::Account => f.write_str("state/account"),
+            Self::Webhooks => f.write_str("state/webhooks"),
             Self::Context => f.write_str("context"),
             Self::Canceled => f.write_str("canceled"),
             Self::Queued(turn) => write!(f, "queue/{turn}"),
@@ -168,6 +171,8 @@ mod tests {
             (DocumentKey::Activity, "state/activity"),
             (DocumentKey::Background, "state/background"),
             (DocumentKey::Child, "state/child"),
+            (DocumentKey::Account, "state/account"),
+            (DocumentKey::Webhooks, "state/webhooks"),
             (DocumentKey::Context, "context"),
             (DocumentKey::Canceled, "canceled"),
             (DocumentKey::Queued("trn_1".into()), "queue/trn_1"),
@@ -187,7 +192,7 @@ mod tests {
             (Listing::ArtifactExpiries, vec![expiry]),
             (Listing::FirstResponseExpiries, vec![response_expiry]),
             (Listing::UnindexedResponses, vec![unindexed]),
-            (Listing::State, keys[..5].iter().map(|(key, _)| key.clone()).collect()),
+            (Listing::State, keys[..7].iter().map(|(key, _)| key.clone()).collect()),
         ];
         for (listing, listed) in listings {
             let starts = keys.iter().filter(|(_, text)| text.starts_with(listing.prefix()));

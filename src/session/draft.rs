@@ -6,6 +6,7 @@
 mod progress;
 mod settings;
 mod turn;
+mod webhooks;
 
 pub use settings::SessionChange;
 

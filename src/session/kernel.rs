@@ -17,7 +17,7 @@ mod tests;
 
 use super::{Permit, Session};
 use crate::ports::StoreError;
-use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
+use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState, session::WebhookKey};
 use obligations::Obligation;
 pub use obligations::holds_slot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,8 @@ pub enum Job {
     CancelChild(SessionId),
     /// Sends the parent the status of this child's task.
     NotifyParent,
+    /// Tells the receiver of this webhook the state of its turn.
+    NotifyWebhook(WebhookKey),
     /// Runs each follow-up that turns have requested.
     FollowUps,
     /// Runs one tick of this interval.

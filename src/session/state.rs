@@ -89,6 +89,7 @@ pub(super) fn read(store: &dyn SessionStore) -> Result<Option<StoredState>, Open
         background: shared(part(DocumentKey::Background))?,
         child,
         account: shared(account)?,
+        webhooks: shared(get(&DocumentKey::Webhooks))?,
     };
     Ok(Some(StoredState { state, is_earlier: schema < SCHEMA, lacks_account }))
 }
@@ -128,6 +129,9 @@ pub(super) fn changed(
     }
     if stored.differs(&state.account, &before.account) {
         documents.push((DocumentKey::Account, encode(state.account.as_ref())?));
+    }
+    if stored.differs(&state.webhooks, &before.webhooks) {
+        documents.push((DocumentKey::Webhooks, encode(state.webhooks.as_ref())?));
     }
     if let (Some(child), Some(before)) = (&state.child, &before.child)
         && stored.differs(child, before)

@@ -17,6 +17,7 @@ use crate::agent::{ExternalTool, Settings};
 use crate::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
+use crate::ports::AllowedHosts;
 use crate::types::{AgentId, StorageLimits, TenantLimits};
 use context::Strategy;
 use thiserror::Error;
@@ -102,6 +103,8 @@ pub struct Config {
     pub external_tools: Vec<ExternalTool>,
     /// Hosts that `web_fetch` may read, separated by commas.
     pub web_fetch_allow: String,
+    /// Where push notifications may be sent to.
+    pub push_allow: AllowedHosts,
     /// Memory across sessions.
     pub memory: MemorySettings,
     /// With the strategy `none`: maximum number of messages that the model is shown.
@@ -132,6 +135,7 @@ impl Default for Config {
             agent: Settings { modes: modes::standard(), ..Settings::default() },
             external_tools: Vec::new(),
             web_fetch_allow: String::new(),
+            push_allow: AllowedHosts::default(),
             memory: MemorySettings::default(),
             context_messages: 100,
             strategy: Strategy::default(),

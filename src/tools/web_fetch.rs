@@ -1,7 +1,7 @@
 //! The `web_fetch` tool, which reads public web pages. Disabled unless the operator allows hosts.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::ports::{Http, HttpRequest, PublicUrl};
+use crate::ports::{AllowedHosts, Http, HttpRequest, PublicUrl};
 use crate::types::{Category, Effect, Source};
 use futures::StreamExt;
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ const MAX_CHARS: usize = 100_000;
 /// The `web_fetch` tool.
 pub struct WebFetch {
     http: Rc<dyn Http>,
-    allow: Vec<String>,
+    allow: AllowedHosts,
 }
 
 /// The arguments of `web_fetch`.
@@ -45,25 +45,12 @@ impl WebFetch {
     /// Creates the tool with a comma-separated list of allowed hosts: `example.com`, `*.example.com`, or `*`
     /// for all public hosts. Returns `None` if the list is empty.
     pub fn new(http: Rc<dyn Http>, allow: &str) -> Option<Self> {
-        let allow: Vec<String> = allow
-            .split(',')
-            .map(|host| host.trim().to_ascii_lowercase())
-            .filter(|host| !host.is_empty())
-            .collect();
+        let allow = AllowedHosts::parse(allow);
         (!allow.is_empty()).then_some(Self { http, allow })
     }
 
     fn check(&self, url: PublicUrl) -> Result<PublicUrl, ToolError> {
-        let host = url.host().to_ascii_lowercase();
-        let fits = |pattern: &String| match pattern.strip_prefix("*.") {
-            Some(parent) => host.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.')),
-            None => pattern == "*" || *pattern == host,
-        };
-        if self.allow.iter().any(fits) {
-            Ok(url)
-        } else {
-            Err(ToolError::new(format!("the host {host} is not allowed by the operator")))
-        }
+        Ok(self.allow.check(url)?)
     }
 }
 

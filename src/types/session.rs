@@ -1,8 +1,10 @@
 //! A session's metadata and state, which are stored separately from the log.
 
 mod state;
+mod webhook;
 
 pub use state::{Account, Activity, Background, ChildState, Guidance, SessionState, Totals};
+pub use webhook::{Webhook, WebhookKey};
 
 use super::{
     AgentId, Budget, CallId, Message, Mode, Owner, Parent, SessionId, SessionPermissions, TenantId,

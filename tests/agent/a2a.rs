@@ -15,7 +15,7 @@ fn asked(method: &str, params: &Value) -> SessionRequest {
 }
 
 /// Returns the message with the result, or the error.
-fn ask(stage: &Stage, method: &str, params: &Value) -> Value {
+pub fn ask(stage: &Stage, method: &str, params: &Value) -> Value {
     let response = exchange(stage, asked(method, params)).unwrap();
     assert_eq!(status(&response), 200);
     let body = whole(response);
@@ -23,7 +23,7 @@ fn ask(stage: &Stage, method: &str, params: &Value) -> Value {
     body
 }
 
-fn task_of(body: &Value) -> &Value {
+pub fn task_of(body: &Value) -> &Value {
     let task = &body["result"]["task"];
     assert!(task.is_object(), "{body:#}");
     task
@@ -44,11 +44,11 @@ fn stream_of(stage: &Stage, method: &str, params: &Value) -> Vec<Value> {
     results
 }
 
-fn says(parts: Value) -> Value {
+pub fn says(parts: Value) -> Value {
     json!({"message": {"messageId": "m1", "role": "ROLE_USER", "contextId": "s", "parts": parts}})
 }
 
-fn answers(task: &Value, parts: Value) -> Value {
+pub fn answers(task: &Value, parts: Value) -> Value {
     let mut params = says(parts);
     params["message"]["taskId"] = task["id"].clone();
     params
@@ -84,7 +84,7 @@ fn states(results: &[Value]) -> Vec<&str> {
     states.collect()
 }
 
-fn text(text: &str) -> Value {
+pub fn text(text: &str) -> Value {
     json!([{"text": text}])
 }
 
@@ -150,7 +150,7 @@ fn has_run(stage: &Stage) -> bool {
     stage.runs.borrow().contains_key("k")
 }
 
-fn waiting() -> (Stage, Value) {
+pub fn waiting() -> (Stage, Value) {
     let script = |request: &ModelRequest| match request.messages.last().map(|last| last.role) {
         Some(Role::Tool) => answer(vec![Part::text("Done")]),
         _ => answer(vec![Part::text("Wait."), call("c1", "write_it", json!({"key": "k"}))]),

@@ -428,6 +428,7 @@ fn an_erasure_waits_for_writes_in_progress() {
         entropy,
         spawner: tasks.clone(),
         peers: Rc::new(NoPeers),
+        webhooks: None,
         broadcast: None,
     };
     let host = SessionHost::new(
@@ -439,8 +440,11 @@ fn an_erasure_waits_for_writes_in_progress() {
         let session = host.open().unwrap().unwrap_or_else(|| host.blank(meta(host.now())));
         let (turn, parts) = (turn.into(), vec![Part::text("go")]);
         let (budget, options, on_busy) = Default::default();
-        host.post(&session, Post { turn, parts, budget, options, on_busy, response: None, slot_until: None })
-            .unwrap();
+        host.post(
+            &session,
+            Post { turn, parts, budget, options, on_busy, webhook: None, response: None, slot_until: None },
+        )
+        .unwrap();
         tasks.run();
     };
     post("t1");

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod a2a;
+mod a2a_push;
 mod ag_ui;
 mod approvals;
 mod artifacts;

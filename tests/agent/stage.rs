@@ -4,6 +4,7 @@ mod tools;
 
 use super::others::Others;
 use edge_harness::agent::{Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts};
+use edge_harness::http::faces::a2a::PushSender;
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
@@ -12,7 +13,7 @@ use edge_harness::platform::in_memory::{
     TaskPool,
     models::{ScriptedResponse, answer},
 };
-use edge_harness::ports::{Clock, Models, SessionStore, session_store::StoredRecord};
+use edge_harness::ports::{AllowedHosts, Clock, Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
@@ -65,6 +66,8 @@ pub struct Stage {
     /// The kinds of subagents of later instances; no subagents by default.
     pub subagents: RefCell<Option<Vec<SubagentKind>>>,
     pub others: Rc<Others>,
+    /// The receivers of webhooks, below `example.com`.
+    pub receivers: Rc<ScriptedHttp>,
     entropy: Rc<SeededEntropy>,
     models: Rc<dyn Models>,
     extend: Extend,
@@ -118,6 +121,7 @@ impl Stage {
             modes: RefCell::default(),
             subagents: RefCell::default(),
             others: Rc::default(),
+            receivers: Rc::default(),
             entropy: Rc::default(),
             models,
             extend: Box::new(extend),
@@ -147,6 +151,7 @@ impl Stage {
             .expect("an agent");
         let (directory, blobs) = (self.directory.clone(), self.blobs.clone());
         let (clock, entropy) = (Rc::new(self.clock.clone()), self.entropy.clone());
+        let receivers = self.receivers.clone();
         let (built, spawner, others) = (Rc::new(built), tasks.clone(), self.others.clone());
         let config = HostConfig {
             context: Bounds::messages(self.context_messages.get()),
@@ -166,6 +171,10 @@ impl Stage {
                 entropy: entropy.clone(),
                 spawner: spawner.clone(),
                 peers: others.clone(),
+                webhooks: Some(Rc::new(PushSender {
+                    http: receivers.clone(),
+                    allowed: AllowedHosts::parse("*.example.com"),
+                })),
                 broadcast: None,
             };
             SessionHost::new(ports, built.clone(), config.clone())
@@ -250,7 +259,8 @@ impl Stage {
         options: TurnOptions,
     ) -> Result<TurnStatus, Problem> {
         let (turn, parts) = (turn.into(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, options, on_busy, response: None, slot_until: None };
+        let post =
+            Post { turn, parts, budget, options, on_busy, webhook: None, response: None, slot_until: None };
         self.host().post(&self.session(), post)
     }
 
@@ -473,6 +483,7 @@ fn placeholder() -> Rc<SessionHost> {
         entropy: Rc::new(SeededEntropy::default()),
         spawner: Rc::new(TaskPool::default()),
         peers: Rc::new(Others::default()),
+        webhooks: None,
         broadcast: None,
     };
     SessionHost::new(

@@ -191,6 +191,7 @@ pub fn config() -> GatewayConfig {
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
         limits: TenantLimits::default(),
+        push_notifications: false,
         malformed: vec![],
     }
 }

@@ -5,6 +5,7 @@ use crate::support::{DEV_API_KEY, PATIENCE, Server, shared};
 use serde_json::json;
 use std::{
     env, fs,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -22,16 +23,21 @@ fn run(folder: &str, file: &str) {
 
 /// Runs a file of a folder, whose packages are installed, with Node's test runner.
 pub fn run_against(server: &Server, folder: &str, file: &str) {
+    run_with(server, folder, file, &[]);
+}
+
+/// Like [`run_against`], with more variables.
+fn run_with(server: &Server, folder: &str, file: &str, variables: &[(&str, &str)]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     // A test that fails may leave a connection open, which would keep Node running.
     let limits = ["--test-timeout=120000", "--test-force-exit"];
     let arguments = [&["--test", "--test-reporter=spec"], &limits[..], &[file]].concat();
-    execute(server, &node(folder), &arguments, &root.join(folder));
+    execute(server, &node(folder), &arguments, &root.join(folder), variables);
 }
 
 fn run_python(module: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python");
-    execute(shared(), &python(), &["-B", "-m", "unittest", "-v", module], &folder);
+    execute(shared(), &python(), &["-B", "-m", "unittest", "-v", module], &folder, &[]);
 }
 
 /// Runs an example, and asserts that it prints these texts.
@@ -40,7 +46,7 @@ fn run_example(file: &str, texts: &[&str]) {
     let program = if file.ends_with(".py") { python() } else { node(EXAMPLES) };
     let patience = PATIENCE.as_secs().to_string();
     let arguments = [&patience, program.to_str().unwrap(), file];
-    let printed = execute(shared(), Path::new("timeout"), &arguments, &folder);
+    let printed = execute(shared(), Path::new("timeout"), &arguments, &folder, &[]);
     for text in texts {
         assert!(printed.contains(text), "{text} is not in:\n{printed}");
     }
@@ -66,12 +72,19 @@ fn python() -> PathBuf {
 }
 
 /// Runs a program that must succeed, and returns what it prints.
-fn execute(server: &Server, program: &Path, arguments: &[&str], folder: &Path) -> String {
+fn execute(
+    server: &Server,
+    program: &Path,
+    arguments: &[&str],
+    folder: &Path,
+    variables: &[(&str, &str)],
+) -> String {
     let output = Command::new(program)
         .args(arguments)
         .current_dir(folder)
         .env("URL", format!("http://{}", server.address()))
         .env("KEY", DEV_API_KEY)
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -117,6 +130,14 @@ examples! {
 #[test]
 fn a2a() {
     run(OTHERS, "a2a.test.mjs");
+}
+
+#[test]
+fn a2a_push() {
+    // Free once it is dropped.
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let server = Server::start(json!({ "PUSH_ALLOW": receiver }));
+    run_with(&server, OTHERS, "a2a-push.test.mjs", &[("RECEIVER", &receiver)]);
 }
 
 #[test]

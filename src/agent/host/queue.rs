@@ -6,6 +6,7 @@ use crate::session::{DocumentKey, Draft, Session, decode, encode, idempotency::R
 use crate::turn::TurnMachine;
 use crate::types::{
     ErrorCode, EventKind, Problem, QueuedTurn, StopReason, Timestamp, TurnEnd, TurnError, TurnId, TurnStatus,
+    session::Webhook,
 };
 use std::rc::Rc;
 
@@ -19,6 +20,7 @@ pub(super) struct QueuedMessage {
     turn: TurnId,
     json: String,
     response: Option<ResponseDocument>,
+    webhook: Option<Webhook>,
     slot_until: Option<Timestamp>,
 }
 
@@ -36,7 +38,8 @@ impl SessionHost {
         if bytes > MAX_QUEUE_BYTES && !session.state().activity.queue.is_empty() {
             return Err(full(format!("the queue would hold more than {MAX_QUEUE_BYTES} bytes")));
         }
-        Ok(QueuedMessage { turn: post.turn, json, response: post.response, slot_until: post.slot_until })
+        let Post { turn, response, webhook, slot_until, .. } = post;
+        Ok(QueuedMessage { turn, json, response, webhook, slot_until })
     }
 
     /// Stores a message in the queue.
@@ -45,11 +48,12 @@ impl SessionHost {
         session: &Rc<Session>,
         message: QueuedMessage,
     ) -> Result<TurnStatus, Problem> {
-        let QueuedMessage { turn, json, response, slot_until } = message;
+        let QueuedMessage { turn, json, response, webhook, slot_until } = message;
         session
             .commit_from_outside(self.now(), |draft| {
                 draft.enqueue(&turn, json);
                 response.into_iter().for_each(|response| draft.store_response(response));
+                webhook.into_iter().for_each(|webhook| draft.put_webhook(webhook));
                 draft.record_queue();
                 draft.hold_slot(slot_until);
             })

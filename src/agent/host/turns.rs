@@ -1,6 +1,6 @@
 //! Accepts, runs, recovers and aborts turns.
 
-use super::{OnBusy, Post, SessionHost};
+use super::{OnBusy, Post, SessionHost, webhooks::check_number};
 use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
 use crate::ports::StoreError;
 use crate::session::{Permit, Session, WriteError, suspensions::child_completed};
@@ -18,6 +18,9 @@ impl SessionHost {
     /// # Errors
     /// `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        if post.webhook.is_some() {
+            check_number(session)?;
+        }
         if session.state().status() == SessionStatus::Idle {
             return self.start(session, post);
         }
@@ -60,6 +63,7 @@ impl SessionHost {
                 draft.created(None);
             }
             post.response.into_iter().for_each(|response| draft.store_response(response));
+            post.webhook.into_iter().for_each(|webhook| draft.put_webhook(webhook));
             let turn = TurnMachine::start(post.turn, self.now(), budget, post.options);
             draft.start_turn(turn, message);
             draft.hold_slot(post.slot_until);

@@ -3,13 +3,16 @@
 
 mod card;
 mod message;
+mod push;
 mod rpc;
 mod task;
 mod writer;
 
 pub use self::card::{of_agent, of_deployment};
 use self::message::SendParams;
-use self::rpc::{Asked, Fault, Method, no_push_notifications};
+pub use self::push::PushSender;
+use self::push::{OneConfig, PushConfig};
+use self::rpc::{Asked, Fault, Method};
 use self::task::{State, Task};
 use self::writer::Writer;
 use super::children::flattened;
@@ -84,15 +87,12 @@ fn target(request: &Request, params: &Params) -> Result<Target, Problem> {
 
 fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
     let found = match asked.method {
-        Method::Send | Method::Stream => {
-            let SendParams { message, configuration } = asked.params()?;
-            if configuration.task_push_notification_config.is_some() {
-                return Err(no_push_notifications(&asked.id));
-            }
-            message.session()
-        }
+        Method::Send | Method::Stream => asked.params::<SendParams>()?.message.session(),
         Method::Get | Method::Cancel | Method::Subscribe => {
             TaskId::parse(&asked.params::<OneTask>()?.id).map(|id| Some(id.session))
+        }
+        Method::CreatePush | Method::GetPush | Method::ListPush | Method::DeletePush => {
+            TaskId::parse(&asked.params::<OneConfig>()?.task_id).map(|id| Some(id.session))
         }
         Method::List => {
             let id = asked.params::<ListParams>()?.context_id;
@@ -105,8 +105,24 @@ fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
 
 /// Answers requests that no session can serve.
 pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
-    let checked = Asked::read(call.request).and_then(|asked| session_of(&asked));
+    let checked = Asked::read(call.request).and_then(|asked| {
+        if !call.gateway.config.push_notifications && asks_for_push(&asked)? {
+            return Err(push::not_enabled(&asked.id));
+        }
+        session_of(&asked)
+    });
     Ok(checked.err().map(|fault| fault.respond(call.request_id)))
+}
+
+/// Returns whether a request concerns push notifications.
+fn asks_for_push(asked: &Asked) -> Result<bool, Fault> {
+    Ok(match asked.method {
+        Method::Send | Method::Stream => {
+            asked.params::<SendParams>()?.configuration.task_push_notification_config.is_some()
+        }
+        Method::CreatePush | Method::GetPush | Method::ListPush | Method::DeletePush => true,
+        Method::Get | Method::List | Method::Cancel | Method::Subscribe => false,
+    })
 }
 
 /// Serves a request in its session.
@@ -143,6 +159,22 @@ async fn serve(call: &Call<'_>, asked: Rc<Asked>) -> Result<Response, Fault> {
             }
             subscribe(call, &id, &asked).await.map_err(fault)
         }
+        Method::CreatePush => {
+            let config: PushConfig = asked.params()?;
+            let (id, task) = own_task(call, &config.task_id).map_err(fault)?;
+            if task.state.is_final() {
+                return Err(Fault::over(-32004, "UNSUPPORTED_OPERATION", &asked.id));
+            }
+            let webhook = config.checked(call.host, "/params").map_err(fault)?.of(id.turn.clone());
+            let view = push::view(&id, &webhook);
+            let session = call.session().map_err(fault)?;
+            call.host.put_webhook(session, webhook).map_err(fault)?;
+            respond(&asked, &view)
+        }
+        Method::GetPush | Method::ListPush | Method::DeletePush => {
+            let found = stored_push(call, asked.method, asked.params()?).map_err(fault)?;
+            respond(&asked, &found)
+        }
     }
 }
 
@@ -164,6 +196,27 @@ fn own_task(call: &Call<'_>, id: &str) -> Result<(TaskId, Task), Problem> {
     }
     let task = Task::read(session, &id)?;
     Ok((id, task))
+}
+
+/// Reads or removes configurations of push notifications of a task.
+fn stored_push(call: &Call<'_>, method: Method, params: OneConfig) -> Result<Value, Problem> {
+    let (id, _) = own_task(call, &params.task_id)?;
+    let session = call.session()?;
+    let (key, webhooks) = (push::key(&id, &params.id), push::of_task(session, &id));
+    match method {
+        Method::ListPush => {
+            let views: Vec<_> = webhooks.iter().map(|webhook| push::view(&id, webhook)).collect();
+            Ok(json!({"configs": views, "nextPageToken": ""}))
+        }
+        Method::DeletePush => {
+            call.host.remove_webhook(session, &key)?;
+            Ok(Value::Null)
+        }
+        _ => {
+            let found = webhooks.iter().find(|webhook| webhook.key == key);
+            found.map(|webhook| push::view(&id, webhook)).ok_or_else(|| Problem::not_found("configuration"))
+        }
+    }
 }
 
 /// Posts a message, or what it says to the calls of a task that waits.
@@ -188,7 +241,11 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
         history: configuration.history_length,
         ..Format::new(call, asked)
     };
-    let (new, body) = message.read(pending.as_deref()).map_err(fault)?;
+    let (new, mut body) = message.read(pending.as_deref()).map_err(fault)?;
+    if let Some(config) = configuration.task_push_notification_config {
+        let webhook = config.checked(call.host, "/params/configuration/taskPushNotificationConfig");
+        body.webhook = Some(webhook.map_err(fault)?);
+    }
     let agent = Some(call.params.get("agent")).filter(|agent| !agent.is_empty()).map(str::to_owned);
     let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
     exchange

@@ -7,7 +7,9 @@ use crate::http::patch::object;
 use crate::session::{Session, artifacts::ArtifactError};
 use crate::turn::schema;
 use crate::types::{
-    ArtifactId, BudgetPatch, Part, Problem, Thinking, ToolSpec, TurnId, TurnOptions, message::text_of,
+    ArtifactId, BudgetPatch, Part, Problem, Thinking, ToolSpec, TurnId, TurnOptions,
+    message::text_of,
+    session::{Webhook, WebhookKey},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,6 +58,27 @@ pub struct MessageBody {
     pub show_citations: Option<bool>,
     /// The JSON Schema of the reply.
     pub output_schema: Option<Value>,
+    /// The webhook of the turn.
+    #[serde(skip)]
+    pub webhook: Option<NewWebhook>,
+}
+
+/// A webhook of the message's turn.
+#[derive(Clone)]
+pub struct NewWebhook {
+    /// The id that the client chose.
+    pub id: String,
+    /// The URL, checked with [`SessionHost::check_receiver`](crate::agent::SessionHost::check_receiver).
+    pub url: String,
+    /// The headers of each request.
+    pub headers: Vec<(String, String)>,
+}
+
+impl NewWebhook {
+    /// Returns the webhook of this turn.
+    pub fn of(self, turn: TurnId) -> Webhook {
+        Webhook::new(WebhookKey { turn, id: self.id }, self.url, self.headers)
+    }
 }
 
 /// The form of a part of a new message. Parts are read one by one, so that errors name the field.
@@ -141,6 +164,7 @@ pub(super) fn checked_post(
             max_output_tokens: body.max_output_tokens.map(|most| most.max(1)),
         },
         on_busy: body.on_busy.unwrap_or_default(),
+        webhook: body.webhook.map(|webhook| webhook.of(turn.clone())),
         response: None,
         slot_until: None,
     })

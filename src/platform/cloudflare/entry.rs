@@ -146,6 +146,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         models,
         shards,
         limits: config.limits.clone(),
+        push_notifications: !config.push_allow.is_empty(),
         malformed,
     });
     Ok(Gateway {

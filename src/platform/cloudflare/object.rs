@@ -12,7 +12,9 @@ use super::{
 };
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
-    Body, Response as HttpResponse, request,
+    Body, Response as HttpResponse,
+    faces::a2a::PushSender,
+    request,
     response::ResponseExt,
     routes,
     session::{self, call::SessionRequest, socket, sockets::Sockets},
@@ -168,6 +170,9 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         spawner.clone(),
         Rc::new(ConsoleLog),
     ));
+    let (context_messages, limits, allowed) = setup::with_config(env, |config| {
+        (config.context_messages, config.limits.clone(), config.push_allow.clone())
+    });
     let ports = HostPorts {
         store: Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage()))),
         directory: setup::directory(env)?,
@@ -178,10 +183,9 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         entropy: setup::entropy(),
         spawner,
         peers: Rc::new(Objects(env.durable_object("SESSION")?)),
+        webhooks: Some(Rc::new(PushSender { http: setup::http(), allowed })),
         broadcast: Some(sockets.clone()),
     };
-    let (context_messages, limits) =
-        setup::with_config(env, |config| (config.context_messages, config.limits.clone()));
     let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
     Ok(Parts { host: SessionHost::new(ports, agent, HostConfig { context, limits }), sockets })
 }

@@ -47,6 +47,13 @@ impl SessionKernel {
             let version = hash(&(format!("{:?}", status.status), status.pending.len()));
             Obligation { job: Job::NotifyParent, due: self.status_due(durable, status, now), version }
         }));
+        obligations.extend(
+            state
+                .webhooks
+                .iter()
+                .filter(|webhook| webhook.is_due())
+                .map(|webhook| Obligation::now(Job::NotifyWebhook(webhook.key.clone()), webhook.due)),
+        );
         obligations.extend(self.follow_ups_due(durable));
         obligations.extend(report_due(state, durable.ledger));
         if state.meta.ephemeral && state.status() == SessionStatus::Idle {

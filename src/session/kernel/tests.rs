@@ -2,7 +2,7 @@
 //! obligations.
 
 use super::*;
-use crate::types::session::{Activity, Background};
+use crate::types::session::{Activity, Background, Webhook};
 use crate::types::{
     Budget, IntervalState, Owner, RequestTimes, SessionMeta, SessionStatus, TurnId, TurnOptions, TurnPhase,
     TurnStatus,
@@ -32,6 +32,8 @@ struct World {
     ran: Vec<Permit>,
     turns: u32,
     started: Vec<TurnId>,
+    /// The record up to which the running job notifies the receiver.
+    notifying: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +61,8 @@ enum Act {
     /// The tenant has limits of turns, or no longer.
     Limit(bool),
     NeedFollowUps,
+    /// A record is appended of which the receiver of a webhook is notified.
+    Notify,
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -79,6 +83,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => any::<bool>().prop_map(Act::AtOnce),
         1 => any::<bool>().prop_map(Act::Limit),
         1 => Just(Act::NeedFollowUps),
+        1 => Just(Act::Notify),
     ];
     prop::collection::vec(act, 1..120)
 }
@@ -116,6 +121,7 @@ impl World {
             ran: Vec::new(),
             turns: 0,
             started: Vec::new(),
+            notifying: 0,
         };
         world.handle(Input::Changed);
         world
@@ -142,6 +148,9 @@ impl World {
                     self.ran.push(permit);
                 }
                 Effect::Start(job) => {
+                    if let Job::NotifyWebhook(_) = job {
+                        self.notifying = self.state.webhooks[0].due;
+                    }
                     assert!(self.running.insert(job.clone()), "{job:?} runs twice at a time")
                 }
             }
@@ -159,6 +168,8 @@ impl World {
         owed.extend(self.state.background.purge_at.map(|at| (Job::Purge, at)));
         let unknowing = self.children.iter().filter(|child| !child.acknowledged);
         owed.extend(unknowing.map(|child| (Job::NotifyChild(child.session.clone()), START)));
+        let due = self.state.webhooks.iter().filter(|webhook| webhook.due > webhook.confirmed);
+        owed.extend(due.map(|webhook| (Job::NotifyWebhook(webhook.key.clone()), START)));
         if self.state.background.listed_at == Timestamp(0) {
             owed.push((Job::List, START));
         }
@@ -368,6 +379,16 @@ impl World {
                 let runs = self.running.contains(&Job::FollowUps) || self.failed.contains(&Job::FollowUps);
                 assert!(!requested || runs, "needed follow-ups wait");
             }
+            Act::Notify => {
+                let key = WebhookKey { turn: "t".into(), id: "w".into() };
+                self.failed.remove(&Job::NotifyWebhook(key.clone()));
+                let webhooks = Rc::make_mut(&mut self.state.webhooks);
+                if webhooks.is_empty() {
+                    webhooks.push(Webhook::new(key, "https://example.com/".into(), Vec::new()));
+                }
+                webhooks[0].due += 1;
+                self.handle(Input::Changed);
+            }
             Act::Cancel(canceling) => {
                 self.kernel.canceling = canceling;
                 self.handle(Input::Changed);
@@ -415,6 +436,7 @@ impl World {
                 }
                 _ => {}
             },
+            Job::NotifyWebhook(_) => Rc::make_mut(&mut self.state.webhooks)[0].confirmed = self.notifying,
             Job::FollowUps => {
                 for progress in self.activity().follow_ups.values_mut() {
                     progress.served = progress.requested;

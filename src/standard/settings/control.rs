@@ -1,6 +1,7 @@
 //! Settings of permissions.
 
 use super::{Kind, Setting, Topic, ValueError, value};
+use crate::ports::AllowedHosts;
 use crate::types::Rules;
 use std::time::Duration;
 
@@ -45,6 +46,20 @@ pub const TOPIC: Topic = Topic {
             doc: "Hosts that the tool `web_fetch` may read: `example.com`, `*.example.org` for all hosts below it, or \
                   `*` for every public host. Not set: the agent has no `web_fetch`. See \
                   [operations.md](operations.md#outbound-requests-of-agents) before you use `*` outside of Cloudflare.",
+            example: "",
+        },
+        Setting {
+            name: "PUSH_ALLOW",
+            kind: Kind::Variable(|config, text| {
+                config.push_allow = AllowedHosts::parse(text);
+                Ok(())
+            }),
+            default: "",
+            expects: "hosts separated by commas",
+            doc: "Hosts to which clients of A2A may have push notifications sent, by https: `example.com`, \
+                  `*.example.org` for all hosts below it, or `*` for every public host. A host with its port, such as \
+                  `127.0.0.1:4000`, may also be on this machine or in a private network, and may use http. Not set: the \
+                  server sends no push notifications.",
             example: "",
         },
     ],

@@ -1,6 +1,6 @@
 //! The state of a session in parts. Each part is a document of its own, which is rewritten only when it changes.
 
-use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus};
+use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus, Webhook};
 use crate::types::{
     EventKind, Gauge, Grants, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
 };
@@ -22,6 +22,8 @@ pub struct SessionState {
     pub child: Option<Rc<ChildState>>,
     /// What the tenant's ledger has confirmed.
     pub account: Rc<Account>,
+    /// The webhooks of turns that have not ended, or whose end is not confirmed.
+    pub webhooks: Rc<Vec<Webhook>>,
 }
 
 /// What guides the agent besides its instructions.
@@ -147,6 +149,7 @@ impl SessionState {
             activity: Rc::new(Activity { totals, ..Activity::default() }),
             background: Rc::default(),
             account: Rc::default(),
+            webhooks: Rc::default(),
         }
     }
 

@@ -28,7 +28,8 @@ pub async fn of_agent(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 }
 
 fn respond(call: &GatewayCall<'_>, agent: &str, path: &str) -> Result<Response, Problem> {
-    let card = card(agent, &format!("{}{path}", call.request.origin())).to_string();
+    let url = format!("{}{path}", call.request.origin());
+    let card = card(agent, &url, call.gateway.config.push_notifications).to_string();
     let tag = etag::quoted(&crypto::sha256_hex(card.as_bytes())[..32]);
     let is_known = call
         .request
@@ -41,14 +42,14 @@ fn respond(call: &GatewayCall<'_>, agent: &str, path: &str) -> Result<Response, 
     Ok(response.with("etag", &tag).with("cache-control", MAX_AGE))
 }
 
-fn card(agent: &str, url: &str) -> Value {
+fn card(agent: &str, url: &str, push_notifications: bool) -> Value {
     let modes = ["text/plain", "application/json"];
     json!({
         "name": agent,
         "description": format!("The agent {agent:?} of this server. It remembers its contexts."),
         "version": env!("CARGO_PKG_VERSION"),
         "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}],
-        "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": false},
+        "capabilities": {"streaming": true, "pushNotifications": push_notifications, "extendedAgentCard": false},
         "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {
             "scheme": "Bearer", "description": "An API key, or a token of the tenant's identity provider",
         }}},

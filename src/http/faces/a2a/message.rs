@@ -2,6 +2,7 @@
 
 use super::super::exchange::{CallResult, Given, New};
 use super::super::task_id::TaskId;
+use super::push::PushConfig;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::owner::session_id;
 use crate::http::session::message::MessageBody;
@@ -24,7 +25,7 @@ pub(super) struct SendParams {
 pub(super) struct Configuration {
     pub history_length: Option<usize>,
     pub return_immediately: bool,
-    pub task_push_notification_config: Option<Value>,
+    pub task_push_notification_config: Option<PushConfig>,
 }
 
 #[derive(Deserialize)]

@@ -20,6 +20,10 @@ pub(super) enum Method {
     List,
     Cancel,
     Subscribe,
+    CreatePush,
+    GetPush,
+    ListPush,
+    DeletePush,
 }
 
 /// A request.
@@ -64,7 +68,10 @@ impl Asked {
                 let message = "the agent has no extended card".to_owned();
                 return Err(fault(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", message));
             }
-            name if name.contains("PushNotificationConfig") => return Err(no_push_notifications(&id)),
+            "CreateTaskPushNotificationConfig" => Method::CreatePush,
+            "GetTaskPushNotificationConfig" => Method::GetPush,
+            "ListTaskPushNotificationConfigs" => Method::ListPush,
+            "DeleteTaskPushNotificationConfig" => Method::DeletePush,
             name => return Err(fault(-32601, "METHOD_NOT_FOUND", format!("unknown method {name:?}"))),
         };
         Ok(Self { id, method, params })
@@ -85,17 +92,6 @@ impl Asked {
     /// Returns the message with a result.
     pub fn result(&self, result: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": self.id, "result": result})
-    }
-}
-
-/// Returns the fault of a request for push notifications.
-pub(super) fn no_push_notifications(id: &Value) -> Fault {
-    Fault {
-        id: id.clone(),
-        code: -32003,
-        reason: "PUSH_NOTIFICATION_NOT_SUPPORTED",
-        message: "the agent sends no push notifications; subscribe to the task".to_owned(),
-        cause: None,
     }
 }
 
@@ -129,9 +125,14 @@ impl Fault {
         Self { id, code, reason, message, cause: Some(Box::new(problem)) }
     }
 
+    /// A fault that A2A defines.
+    pub fn new(id: &Value, code: i32, reason: &'static str, message: &str) -> Self {
+        Self { id: id.clone(), code, reason, message: message.to_owned(), cause: None }
+    }
+
     /// A task that has ended.
     pub fn over(code: i32, reason: &'static str, id: &Value) -> Self {
-        Self { id: id.clone(), code, reason, message: "the task has ended".to_owned(), cause: None }
+        Self::new(id, code, reason, "the task has ended")
     }
 
     /// Builds the response. An error that concerns the task or the parameters has the status 200, any other the one that

@@ -108,7 +108,7 @@ impl Task {
             next = more;
         }
         let is_queued = session.state().activity.queue.contains(&id.turn);
-        if task.asked.is_none() && !is_queued {
+        if task.asked.is_none() && !is_queued && !task.state.is_final() {
             return Err(Problem::not_found("task"));
         }
         Ok(task)
@@ -156,6 +156,10 @@ impl Task {
                 return Some(Change::State);
             }
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
+                // A message that was removed from the queue has no other record.
+                if let Some(message) = &end.message {
+                    self.asked = Some(self.message("ROLE_USER", &message.id, parts(message)));
+                }
                 self.end(end)
             }
             _ => return None,
