@@ -47,7 +47,8 @@ fn a_hundred_concurrent_sessions_never_mix() {
         check(&stored);
         let replayed = transcript(&wait_idle(&client, &session));
         replayed.check();
-        assert_eq!(replayed.records, stored);
+        // Follow-ups may have added records since.
+        assert_eq!(replayed.records[..stored.len()], stored);
         let said: Vec<String> = messages(&client, &session).iter().map(text).collect();
         assert_eq!(said.len(), 4);
         for whole in [Value::from(stored).to_string(), said.join(" ")] {
