@@ -69,8 +69,9 @@ test("a receiver is told when a task waits, continues and ends", async () => {
 test("a receiver that fails is told again", async () => {
   statuses.push(500, 503);
   const task = await client.sendMessage(says("/say Hello", config()));
+  const tries = () => told.filter(({ update }) => update.taskId === task.id).length;
+  while (tries() < 3) await new Promise((next) => { wake = next; });
   await until(task.id, "TASK_STATE_COMPLETED");
-  assert.ok(told.filter(({ update }) => update.taskId === task.id).length >= 2);
 });
 
 test("configurations are created, read, listed and removed", async () => {
@@ -93,6 +94,7 @@ test("configurations are created, read, listed and removed", async () => {
 });
 
 test("only receivers that the operator allows are accepted", async () => {
-  const other = `http://${host}:1/tasks`;
-  await assert.rejects(client.sendMessage(says("/say Hello", config({ url: other }))), /not allowed|public/);
+  for (const [other, why] of [[`http://${host}:1/tasks`, /ports/], ["https://example.com/tasks", /not allowed/]]) {
+    await assert.rejects(client.sendMessage(says("/say Hello", config({ url: other }))), why);
+  }
 });
