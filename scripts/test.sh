@@ -33,4 +33,5 @@ scripts/clients.sh
 scripts/browser.sh
 scripts/schemathesis.sh --install
 wait "$workers"
-cargo test --no-default-features --test http
+# Most of these tests wait for a server, so more of them run at the same time than there are cores.
+cargo test --no-default-features --test http -- --test-threads=4

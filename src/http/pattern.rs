@@ -35,20 +35,18 @@ impl Params {
 /// Matches a percent-encoded path against a pattern. `{name}` matches one segment that is not empty,
 /// `{name*}` at the end matches the rest of the path.
 pub fn matches(pattern: &'static str, path: &str) -> Option<Params> {
-    let (mut rest, mut named) = (Some(path), Vec::new());
-    for expected in pattern.split('/') {
-        let (segment, next) = match rest?.split_once('/') {
-            Some((segment, next)) if !expected.ends_with("*}") => (segment, Some(next)),
-            _ => (rest?, None),
+    let (mut expected, mut left, mut named) = (pattern, path, Vec::new());
+    while let Some((literal, parameter)) = expected.split_once('{') {
+        left = left.strip_prefix(literal)?;
+        let (name, rest) = parameter.split_once('}')?;
+        let (name, end) = match name.strip_suffix('*') {
+            Some(name) => (name, left.len()),
+            None => (name, left.find('/').unwrap_or(left.len())),
         };
-        match parameter(expected) {
-            Some(name) => named.push((name, segment)),
-            None if expected != segment => return None,
-            None => {}
-        }
-        rest = next;
+        named.push((name, &left[..end]));
+        (expected, left) = (rest, &left[end..]);
     }
-    if rest.is_some() {
+    if expected != left {
         return None;
     }
     // Most patterns do not match, so nothing is decoded before all segments are compared.
@@ -57,9 +55,4 @@ pub fn matches(pattern: &'static str, path: &str) -> Option<Params> {
         (!value.is_empty()).then(|| (name, value.into_owned()))
     });
     Some(Params { pattern, values: decoded.collect::<Option<_>>()? })
-}
-
-/// Returns the name of the parameter in a segment of a pattern.
-fn parameter(segment: &'static str) -> Option<&'static str> {
-    Some(segment.strip_prefix('{')?.strip_suffix('}')?.trim_end_matches('*'))
 }
