@@ -42,7 +42,7 @@ pub use model::{Model, Models};
 pub use moves::Moves;
 pub use peers::{PeerRequest, Peers};
 pub use public_url::PublicUrl;
-pub use reader::{SessionReader, SessionResponse};
+pub use reader::{ReaderRequest, SessionReader, SessionResponse};
 pub use session_store::{Batch, SessionStore, StoreError};
 pub use signature::{PublicKey, Signatures, UnusableKey};
 pub use spawner::Spawner;

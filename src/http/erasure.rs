@@ -118,18 +118,23 @@ async fn erase_deleted(gateway: &Gateway, allowance: &Allowance<'_>) -> Result<b
         .into_iter()
         .map(|(tenant, since)| (Erasure::new(tenant, None), now.since(since) >= id_held()))
         .collect();
+    // Another tenant is the first of each run: it may need more room than is left for the others.
+    let count = waiting.len().max(1) as u64;
+    waiting.rotate_left(usize::try_from(now.0 / 60_000 % count).unwrap_or_default());
+    let mut is_left = false;
     while let Some((mut erasure, is_last)) = waiting.pop_front() {
         if allowance.is_used_up() {
             return Ok(true);
         }
         match erasure.step_of_deleted(gateway, allowance, is_last).await {
-            Ok(true) => {}
-            Ok(false) => waiting.push_back((erasure, is_last)),
+            Ok(Step::Done) => {}
+            Ok(Step::More) => waiting.push_back((erasure, is_last)),
+            Ok(Step::NoRoom) => is_left = true,
             // One failed shard must not block the tenants of the others.
             Err(problem) => log_failure(gateway, &erasure.tenant, &problem),
         }
     }
-    Ok(false)
+    Ok(is_left)
 }
 
 fn log_failure(gateway: &Gateway, tenant: &TenantId, problem: &Problem) {
@@ -155,13 +160,13 @@ impl<'a> Allowance<'a> {
         self.calls.set(self.calls.get().saturating_sub(calls));
     }
 
-    /// Takes the calls of a step. Returns `false` if they are too many, which uses up the allowance if `is_last`. The first
-    /// such step is always allowed: no later run would have more room.
-    fn take(&self, calls: usize, is_last: bool) -> bool {
-        let is_first = is_last && !self.has_begun.replace(true);
+    /// Takes the calls of a step. Returns `false` if they are too many, unless it is the first step: no later run would have
+    /// more room.
+    fn take(&self, calls: usize) -> bool {
+        let is_first = !self.has_begun.replace(true);
         let is_allowed = is_first || calls <= self.calls.get();
-        if is_allowed || is_last {
-            self.spend(if is_allowed { calls } else { usize::MAX });
+        if is_allowed {
+            self.spend(calls);
         }
         is_allowed
     }
@@ -174,6 +179,17 @@ impl<'a> Allowance<'a> {
     fn is_used_up(&self) -> bool {
         self.calls.get() <= STEP_CALLS || self.is_late()
     }
+}
+
+/// What a step has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing but sessions that failed.
+    Done,
+    /// Work for further steps.
+    More,
+    /// Work for which this request or run has no room.
+    NoRoom,
 }
 
 /// The erasure of a tenant, or of one of its users, in a request or a run.
@@ -197,25 +213,24 @@ impl Erasure {
     /// Takes steps until the allowance is used up. Returns whether nothing is left but sessions that failed.
     async fn steps(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
         while !allowance.is_used_up() {
-            if self.step(gateway, allowance).await? {
-                return Ok(true);
+            match self.step(gateway, allowance).await? {
+                Step::Done => return Ok(true),
+                Step::More => {}
+                Step::NoRoom => break,
             }
         }
         Ok(false)
     }
 
-    /// Erases some of a deleted tenant, and at the end its ledger, and the tenant itself if `is_last`. Returns whether
-    /// nothing is left that this run can erase.
+    /// Erases some of a deleted tenant, and at the end its ledger, and the tenant itself if `is_last`.
     async fn step_of_deleted(
         &mut self,
         gateway: &Gateway,
         allowance: &Allowance<'_>,
         is_last: bool,
-    ) -> Result<bool, Problem> {
-        if !self.step(gateway, allowance).await? {
-            return Ok(false);
-        }
-        if self.failed == 0 {
+    ) -> Result<Step, Problem> {
+        let step = self.step(gateway, allowance).await?;
+        if step == Step::Done && self.failed == 0 {
             // After the sessions, whose last reports it counts.
             gateway.ledger.erase(&self.tenant).await?;
             if is_last {
@@ -223,17 +238,24 @@ impl Erasure {
                 gateway.directory.purge_tenant(&self.tenant).await?;
             }
         }
-        Ok(true)
+        Ok(step)
     }
 
-    /// Erases some sessions, memory and files. Returns whether nothing is left but sessions that failed.
-    async fn step(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
-        if !self.tried_all {
-            self.erase_sessions(gateway, allowance).await?;
-        }
+    /// Erases some sessions, and memory and files if there is room for their calls.
+    async fn step(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<Step, Problem> {
         let shards = gateway.directory.shard_count(&self.tenant).await?;
-        if !allowance.take(STEP_CALLS + SHARD_CALLS * shards.saturating_sub(1), self.tried_all) {
-            return Ok(false);
+        let calls = STEP_CALLS + SHARD_CALLS * shards.saturating_sub(1);
+        if !self.tried_all {
+            // If memory and files take all that is left, they have to wait until there are no sessions.
+            let left = allowance.calls.get();
+            let limit = if left > calls { left - calls } else { left };
+            self.erase_sessions(gateway, allowance, limit).await?;
+            if !self.tried_all && allowance.calls.get() < calls {
+                return Ok(Step::More);
+            }
+        }
+        if !allowance.take(calls) {
+            return Ok(Step::NoRoom);
         }
         // Also while sessions are left, which can take hours. The last step follows the last session, because a
         // running session may still write.
@@ -243,12 +265,17 @@ impl Erasure {
             Some(user) => gateway.files.erase_user(tenant, None, user).await?,
             None => gateway.files.erase(tenant).await?,
         };
-        Ok(self.tried_all && no_memory && no_files)
+        Ok(if self.tried_all && no_memory && no_files { Step::Done } else { Step::More })
     }
 
     /// Erases the next sessions of the list. Each session's object removes its entry.
-    async fn erase_sessions(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<(), Problem> {
-        let limit = SESSIONS_PER_STEP.min(allowance.calls.get());
+    async fn erase_sessions(
+        &mut self,
+        gateway: &Gateway,
+        allowance: &Allowance<'_>,
+        limit: usize,
+    ) -> Result<(), Problem> {
+        let limit = SESSIONS_PER_STEP.min(limit);
         let before = self.tried.as_ref().map(|(at, id)| (*at, id));
         let (tenant, user) = (&self.tenant, self.user.as_ref());
         let page = gateway.directory.sessions(tenant, user, None, before, limit, true).await?;

@@ -52,9 +52,9 @@ impl AllowedHosts {
             return Ok(parsed.into());
         }
         let public = self.check(PublicUrl::parse(url)?)?;
-        match parsed.scheme() {
-            "https" => Ok(public.as_str().to_owned()),
-            _ => Err("expected an https URL".into()),
+        match (parsed.scheme(), parsed.port()) {
+            ("https", None) => Ok(public.as_str().to_owned()),
+            _ => Err("expected an https URL with the standard port".into()),
         }
     }
 }
@@ -79,6 +79,7 @@ mod tests {
         for url in [
             "http://hooks.example.com/",
             "https://hooks.example.com:8443/",
+            "https://hooks.example.com:80/",
             "https://example.org/",
             "https://badexample.org/",
             "http://127.0.0.1:4001/",

@@ -14,19 +14,29 @@ pub struct SessionResponse {
     pub body: LocalBoxStream<'static, Result<Bytes, PeerError>>,
 }
 
+/// A request of a reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReaderRequest<'a> {
+    /// A path with a query, such as `/v1/sessions/{id}/events?after=7`.
+    pub target: &'a str,
+    /// The headers.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// The body of a POST; without one, the request is a GET.
+    pub body: Option<&'a str>,
+}
+
 /// Sends the requests of readers to the objects of sessions.
 #[async_trait(?Send)]
 pub trait SessionReader {
-    /// Sends a GET of `target`, a path with a query below `/v1/sessions/{id}`, to the object of a session of the
-    /// principal's tenant. The object checks the principal as it does for a forwarded request.
+    /// Sends a request to the object of a session of the principal's tenant. The object checks the principal as it does
+    /// for a forwarded request.
     ///
     /// # Errors
     /// When the session cannot be reached. A problem of the request is a response.
-    async fn get(
+    async fn send(
         &self,
         principal: &Principal,
         session: &SessionId,
-        target: &str,
-        accept: &str,
+        request: ReaderRequest<'_>,
     ) -> Result<SessionResponse, PeerError>;
 }

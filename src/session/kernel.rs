@@ -17,7 +17,7 @@ mod tests;
 
 use super::{Permit, Session};
 use crate::ports::StoreError;
-use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState, session::WebhookKey};
+use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
 pub use obligations::holds_slot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,8 +61,8 @@ pub enum Job {
     CancelChild(SessionId),
     /// Sends the parent the status of this child's task.
     NotifyParent,
-    /// Tells the receiver of this webhook the state of its turn.
-    NotifyWebhook(WebhookKey),
+    /// Tells the receiver of a webhook the state of its turn.
+    NotifyWebhook,
     /// Runs each follow-up that turns have requested.
     FollowUps,
     /// Runs one tick of this interval.

@@ -4,7 +4,7 @@ mod state;
 mod webhook;
 
 pub use state::{Account, Activity, Background, ChildState, Guidance, SessionState, Totals};
-pub use webhook::{Webhook, WebhookKey};
+pub use webhook::{Failures, MAX_WEBHOOKS, Webhook, WebhookKey};
 
 use super::{
     AgentId, Budget, CallId, Message, Mode, Owner, Parent, SessionId, SessionPermissions, TenantId,

@@ -107,6 +107,59 @@ fn a_receiver_that_fails_for_a_day_is_given_up() {
 }
 
 #[test]
+fn a_new_configuration_is_told_the_current_status() {
+    let stage = stage();
+    (0..9).for_each(|_| stage.receivers.answer(204, ""));
+    let task = task_of(&ask(&stage, "SendMessage", &says(text("write")))).clone();
+    stage.live(ms(500));
+    assert_eq!(told(&stage), Vec::<String>::new());
+    ask(&stage, "CreateTaskPushNotificationConfig", &json!({"taskId": task["id"], "url": URL}));
+    stage.live(ms(500));
+    assert_eq!(told(&stage), ["TASK_STATE_INPUT_REQUIRED"]);
+    // Also one that comes with the answer.
+    let mut params = answers(&task, text("yes"));
+    let url = "https://other.example.com/";
+    params["configuration"] = json!({"taskPushNotificationConfig": {"id": "other", "url": url}});
+    ask(&stage, "SendMessage", &params);
+    stage.live(ms(500));
+    let others: Vec<_> =
+        stage.receivers.requests().into_iter().filter(|request| request.url == url).collect();
+    let last: Value = serde_json::from_slice(others.last().unwrap().body.as_ref().unwrap()).unwrap();
+    assert_eq!(last["statusUpdate"]["status"]["state"], json!("TASK_STATE_COMPLETED"));
+    assert_eq!(told(&stage).iter().filter(|state| *state == "TASK_STATE_COMPLETED").count(), 2);
+}
+
+#[test]
+fn a_restart_does_not_shorten_the_delay_after_failures() {
+    let stage = stage();
+    send(&stage);
+    for _ in 0..40 {
+        stage.live(Duration::from_secs(30));
+        stage.crash();
+        stage.wake();
+    }
+    // 1 + 2 + 4 + … seconds, up to ten minutes.
+    let tried = stage.receivers.requests().len();
+    assert!((8..=12).contains(&tried), "{tried} requests in 20 minutes");
+}
+
+#[test]
+fn a_new_configuration_takes_the_place_of_one_that_failed() {
+    let stage = Stage::demo();
+    let with_push = |n: u32| {
+        let mut params = says(text("/say Hello"));
+        params["configuration"] = json!({"taskPushNotificationConfig": {"id": format!("n{n}"), "url": URL}});
+        ask(&stage, "SendMessage", &params)
+    };
+    for n in 0..103 {
+        let task = with_push(n);
+        assert_eq!(task_of(&task)["status"]["state"], json!("TASK_STATE_COMPLETED"));
+        stage.live(Duration::from_secs(20));
+    }
+    assert_eq!(stage.session().state().webhooks.len(), 100);
+}
+
+#[test]
 fn configurations_are_created_read_and_removed() {
     let stage = stage();
     let task = send(&stage);

@@ -66,6 +66,21 @@ test("a card, text, and a second message in the same context", async () => {
   assert.deepEqual([tasks.map(texts), totalSize], [[["Again"], ["Hello"]], 2]);
 });
 
+test("the tasks of all contexts", async () => {
+  const made = [];
+  for (const text of ["/say One", "/say Two"]) made.push((await client.sendMessage(says(text))).id);
+  const found = [];
+  let pageToken = "";
+  do {
+    const page = await client.listTasks({
+      contextId: "", tenant: "", status: 0, pageToken, statusTimestampAfter: undefined, includeArtifacts: false,
+    });
+    found.push(...page.tasks.map(({ id }) => id));
+    pageToken = page.nextPageToken;
+  } while (pageToken && !made.every((id) => found.includes(id)));
+  assert.deepEqual(found.filter((id) => made.includes(id)), made.reverse());
+});
+
 test("a stream, with tools of the server", async () => {
   const stream = client.sendMessageStream(says('/tool echo {"text": "a"}\n/tool echo {"text": "b"}\n/then /slow 10 40'));
   const found = await read(stream);

@@ -93,6 +93,74 @@ fn a2a(method: &str, params: Value) -> Value {
 }
 
 #[test]
+fn tasks_of_all_contexts_are_listed_in_pages() {
+    let stage = Stage::new();
+    let of = |n: u64| format!("default-{n:04}");
+    for n in 0..30 {
+        stage.session("dev", &of(n), "default", 29 - n);
+        // The second page of the newest context, whose token is 5, has one more task.
+        let (tasks, next) = match n {
+            29 => (json!([{"id": "a"}, {"id": "b"}]), "5"),
+            7 => (json!([]), ""),
+            _ => (json!([{"id": of(n)}]), ""),
+        };
+        let body = json!({"jsonrpc": "2.0", "id": 7, "result": {"tasks": tasks, "nextPageToken": next}});
+        let pieces = vec![Ok(body.to_string().into())];
+        stage.objects.responses.borrow_mut().insert(format!("dev/{}/a2a", of(n)), (200, pieces));
+    }
+    let ask = |params: Value| {
+        let asked = post("/a2a").bearer(DEV).header("a2a-version", "1.0").json(&a2a("ListTasks", params));
+        let found = stage.answer(asked);
+        assert_eq!(found.status, 200);
+        found.body["result"].clone()
+    };
+    let first = ask(json!({"pageSize": 2, "includeArtifacts": true}));
+    assert_eq!(first["tasks"], json!([{"id": "a"}, {"id": "b"}]));
+    let (session, sent) = stage.objects.posted.borrow()[0].clone();
+    assert_eq!((session, &sent["method"]), (of(29), &json!("ListTasks")));
+    let own = json!({"contextId": of(29), "includeArtifacts": true, "pageSize": 2, "pageToken": ""});
+    assert_eq!(sent["params"], own);
+    let body = json!({"jsonrpc": "2.0", "id": 7, "result": {"tasks": [{"id": "c"}], "nextPageToken": ""}});
+    let pieces = vec![Ok(body.to_string().into())];
+    stage.objects.responses.borrow_mut().insert(format!("dev/{}/a2a", of(29)), (200, pieces));
+    let mut listed = Vec::new();
+    let mut page = first;
+    while page["nextPageToken"] != "" {
+        page = ask(json!({"pageSize": 9, "pageToken": page["nextPageToken"]}));
+        listed.extend(
+            page["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()),
+        );
+    }
+    let sent = stage.objects.posted.borrow()[1].1["params"].clone();
+    assert_eq!(sent["pageToken"], json!("5"), "where the first page ended");
+    let expected: Vec<_> =
+        std::iter::once("c".to_owned()).chain((0..29).rev().filter(|n| *n != 7).map(of)).collect();
+    assert_eq!(listed, expected);
+    let fails = |code: i32, status: u16, expected: i32| {
+        let error = json!({"code": code, "message": "no"});
+        let body = json!({"jsonrpc": "2.0", "id": 7, "error": error}).to_string();
+        stage
+            .objects
+            .responses
+            .borrow_mut()
+            .insert(format!("dev/{}/a2a", of(20)), (200, vec![Ok(body.into())]));
+        let asked = post("/a2a").bearer(DEV).header("a2a-version", "1.0").json(&a2a("ListTasks", json!({})));
+        let found = stage.answer(asked);
+        assert_eq!((found.status, &found.body["error"]["code"]), (status, &json!(expected)));
+    };
+    fails(-32603, 503, -32603);
+    fails(-32602, 200, -32602);
+    let body = json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32001, "message": "erased"}}).to_string();
+    stage.objects.responses.borrow_mut().insert(format!("dev/{}/a2a", of(20)), (200, vec![Ok(body.into())]));
+    let wide = ask(json!({"pageSize": 100}));
+    assert_eq!(
+        wide["tasks"].as_array().unwrap().len(),
+        19,
+        "a page covers 20 contexts, one of which was erased"
+    );
+}
+
+#[test]
 fn requests_of_a2a_that_no_session_can_serve_are_errors_with_their_id() {
     let stage = Stage::new();
     let ask = |version: &str, body: &Value| {
@@ -110,9 +178,15 @@ fn requests_of_a2a_that_no_session_can_serve_are_errors_with_their_id() {
         ("1.0", a2a("Dance", json!({})), -32601),
         ("1.0", a2a("GetTask", json!({})), -32602),
         ("1.0", a2a("GetTask", json!({"id": "t"})), -32001),
-        ("1.0", a2a("ListTasks", json!({})), -32602),
+        ("1.0", a2a("ListTasks", json!({"contextId": "a/b"})), -32602),
+        ("1.0", a2a("ListTasks", json!({"pageSize": 0})), -32602),
+        ("1.0", a2a("ListTasks", json!({"pageToken": "7"})), -32602),
         ("1.0", a2a("SendMessage", message(push)), -32003),
-        ("1.0", a2a("ListTaskPushNotificationConfigs", json!({"taskId": "t.s"})), -32003),
+        (
+            "1.0",
+            a2a("CreateTaskPushNotificationConfig", json!({"taskId": "t.s", "url": "https://example.com"})),
+            -32003,
+        ),
         ("1.0", a2a("GetExtendedAgentCard", json!({})), -32007),
     ] {
         let found = ask(version, &body);

@@ -16,8 +16,8 @@ use edge_harness::platform::in_memory::{
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{
-    Clock, Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser, SessionReader,
-    SessionResponse,
+    Clock, Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, ReaderRequest, SessionEraser,
+    SessionReader, SessionResponse,
 };
 use edge_harness::types::{
     Actor, AuditAction, AuditEntry, Mode, Principal, SessionId, TenantId, TenantLimits, Timestamp, UserId,
@@ -85,6 +85,8 @@ pub struct Objects {
     pub responses: RefCell<BTreeMap<String, (u16, Pieces)>>,
     /// The user as which the last reader asked.
     pub reader: RefCell<Option<UserId>>,
+    /// The requests of readers with a body, each with its session.
+    pub posted: RefCell<Vec<(String, Value)>>,
     /// Number of requests of readers so far.
     pub reads: Cell<usize>,
     /// How far each erasure advances a clock.
@@ -111,13 +113,16 @@ impl SessionEraser for Objects {
 
 #[async_trait(?Send)]
 impl SessionReader for Objects {
-    async fn get(
+    async fn send(
         &self,
         principal: &Principal,
         session: &SessionId,
-        target: &str,
-        _accept: &str,
+        request: ReaderRequest<'_>,
     ) -> Result<SessionResponse, PeerError> {
+        let target = request.target;
+        if let Some(body) = request.body {
+            self.posted.borrow_mut().push((session.to_string(), serde_json::from_str(body).unwrap()));
+        }
         self.reads.set(self.reads.get() + 1);
         *self.reader.borrow_mut() = principal.user.clone();
         yield_once().await;

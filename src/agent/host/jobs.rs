@@ -120,7 +120,7 @@ impl SessionHost {
             Job::NotifyChild(child) => self.notify_child(session, child).await.is_ok(),
             Job::CancelChild(child) => self.cancel_child(session, child).await.is_ok(),
             Job::NotifyParent => self.notify_parent(session).await.is_ok(),
-            Job::NotifyWebhook(key) => self.notify_webhook(session, key).await.is_ok(),
+            Job::NotifyWebhook => self.notify_webhook(session).await.is_ok(),
             Job::FollowUps => self.run_follow_ups(session, cancel).await.is_ok(),
             Job::Tick(name) => self.tick(session, name, cancel).await.is_ok(),
             Job::Report => self.report(session).await.is_ok(),

@@ -1,6 +1,6 @@
 //! Accepts, runs, recovers and aborts turns.
 
-use super::{OnBusy, Post, SessionHost, webhooks::check_number};
+use super::{OnBusy, Post, SessionHost, webhooks::check_room};
 use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
 use crate::ports::StoreError;
 use crate::session::{Permit, Session, WriteError, suspensions::child_completed};
@@ -18,8 +18,8 @@ impl SessionHost {
     /// # Errors
     /// `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
-        if post.webhook.is_some() {
-            check_number(session)?;
+        if let Some(webhook) = &post.webhook {
+            check_room(session, &webhook.key)?;
         }
         if session.state().status() == SessionStatus::Idle {
             return self.start(session, post);

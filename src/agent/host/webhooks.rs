@@ -2,20 +2,21 @@
 //! follow each other quickly may be told as one.
 
 use super::SessionHost;
-use crate::ports::within;
-use crate::session::Session;
+use crate::ports::{StoreError, within};
+use crate::session::{
+    Session,
+    kernel::{Input, MAX_RETRY, backoff},
+};
 use crate::types::{
     BoxError, ErrorCode, EventKind, Invalid, Problem,
-    session::{Webhook, WebhookKey},
+    session::{Failures, MAX_WEBHOOKS, Webhook, WebhookKey},
 };
 use async_trait::async_trait;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Maximum number of webhooks of a session.
-pub const MAX_WEBHOOKS: usize = 100;
 /// Timeout of a request.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// A receiver that has failed for so long is not notified any more.
 const GIVE_UP: Duration = Duration::from_hours(24);
 
@@ -47,13 +48,16 @@ impl SessionHost {
         sender.check(url)
     }
 
-    /// Adds a webhook, or replaces the one with its key.
+    /// Adds a webhook of a turn that has been accepted, or replaces the one with its key. The receiver is told the current
+    /// state.
     ///
     /// # Errors
     /// `validation_failed` if the session has too many, or a failed store.
-    pub fn put_webhook(self: &Rc<Self>, session: &Session, webhook: Webhook) -> Result<(), Problem> {
-        check_number(session)?;
+    pub fn put_webhook(self: &Rc<Self>, session: &Session, mut webhook: Webhook) -> Result<(), Problem> {
+        check_room(session, &webhook.key)?;
+        webhook.due = session.last_seq();
         session.commit(self.now(), |draft| draft.put_webhook(webhook))?;
+        self.handle(Input::Changed);
         Ok(())
     }
 
@@ -61,45 +65,56 @@ impl SessionHost {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn remove_webhook(self: &Rc<Self>, session: &Session, key: &WebhookKey) -> Result<(), Problem> {
+    pub fn remove_webhook(&self, session: &Session, key: &WebhookKey) -> Result<(), Problem> {
         session.commit(self.now(), |draft| draft.remove_webhook(key))?;
         Ok(())
     }
 
-    /// Notifies a webhook.
-    pub(super) async fn notify_webhook(&self, session: &Session, key: &WebhookKey) -> Result<(), BoxError> {
-        let found = session.state().webhooks.iter().find(|webhook| webhook.key == *key).cloned();
-        let Some(webhook) = found else { return Ok(()) };
-        let sender = self.ports.webhooks.as_ref().ok_or(NO_SENDER)?;
-        let sent = within(self.ports.clock.as_ref(), TIMEOUT, sender.send(session, &webhook));
-        let Err(error) = sent.await.unwrap_or_else(|unfinished| Err(unfinished.into())) else {
-            session.commit(self.now(), |draft| draft.confirm_webhook(key, webhook.due))?;
-            return Ok(());
+    /// Notifies the webhook that has been due for the longest time. One at a time, because the platform lets few requests of
+    /// an object wait for a response, and the model's is one of them.
+    pub(super) async fn notify_webhook(&self, session: &Session) -> Result<(), StoreError> {
+        let due = {
+            let state = session.state();
+            let due = state.webhooks.iter().filter_map(|webhook| Some((webhook.due_at(&state)?, webhook)));
+            due.min_by_key(|(at, _)| *at).map(|(_, webhook)| webhook.clone())
+        };
+        let Some(webhook) = due else { return Ok(()) };
+        let sent = match &self.ports.webhooks {
+            Some(sender) => {
+                let sent = within(self.ports.clock.as_ref(), TIMEOUT, sender.send(session, &webhook)).await;
+                sent.unwrap_or_else(|unfinished| Err(unfinished.into()))
+            }
+            None => Err(NO_SENDER.into()),
         };
         let now = self.now();
-        match webhook.failing_since {
-            None => session.commit(now, |draft| draft.webhook_fails(key, now))?,
-            Some(since) if now.since(since) >= GIVE_UP => session.commit(now, |draft| {
-                draft.remove_webhook(key);
-                let reason = format!("the receiver has failed for a day: {error}");
-                draft.record(None, EventKind::SubStepFailed { step: "webhook".to_owned(), reason });
-            })?,
-            Some(_) => {}
-        }
-        Err(error)
+        session.commit(now, |draft| {
+            let Err(error) = sent else { return draft.confirm_webhook(&webhook) };
+            let (count, since) = webhook.failures.map_or((1, now), |known| (known.count + 1, known.since));
+            if now.since(since) < GIVE_UP {
+                let retry_at = now + backoff(count, MAX_RETRY);
+                return draft.webhook_fails(&webhook, Failures { count, since, retry_at });
+            }
+            draft.remove_webhook(&webhook.key);
+            let reason = format!("the receiver has failed for a day: {error}");
+            draft.record(None, EventKind::SubStepFailed { step: "webhook".to_owned(), reason });
+        })
     }
 }
 
-/// Checks that a session can have one more webhook.
+/// Checks that a session has room for a webhook, which may replace another.
 ///
 /// # Errors
 /// `validation_failed`.
-pub(super) fn check_number(session: &Session) -> Result<(), Problem> {
-    match session.state().webhooks.len() < MAX_WEBHOOKS {
+pub(super) fn check_room(session: &Session, key: &WebhookKey) -> Result<(), Problem> {
+    let state = session.state();
+    let has_room = state.webhooks.len() < MAX_WEBHOOKS
+        || state.webhooks.iter().any(|webhook| webhook.key == *key || webhook.is_expendable(&state));
+    match has_room {
         true => Ok(()),
         false => {
-            let detail =
-                format!("the session has {MAX_WEBHOOKS} webhooks; remove one, or wait for the end of a turn");
+            let detail = format!(
+                "the session has {MAX_WEBHOOKS} webhooks; remove one, or wait until a turn has ended"
+            );
             Err(Problem::new(ErrorCode::ValidationFailed, detail))
         }
     }

@@ -3,6 +3,7 @@
 use super::part::{Part, push_line};
 use super::{Export, Position};
 use crate::http::lists;
+use crate::ports::ReaderRequest;
 use crate::types::{SessionId, Timestamp};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -76,8 +77,9 @@ async fn log(
     let query = if after > 0 { format!("?after={after}") } else { String::new() };
     let target = format!("/v1/sessions/{session}/events{query}");
     part.spend(1);
-    let mut body = match export.reader.get(&export.principal, session, &target, "application/x-ndjson").await
-    {
+    let headers = &[("accept", "application/x-ndjson")];
+    let request = ReaderRequest { target: &target, headers, body: None };
+    let mut body = match export.reader.send(&export.principal, session, request).await {
         Ok(response) if response.status == 200 => response.body,
         Ok(response) => {
             part.fail(&shown, "the session cannot be read", format!("status {}", response.status));
@@ -128,7 +130,8 @@ async fn artifacts(
         let name = format!("sessions/{session}/artifacts/{}", r#ref);
         let target = format!("/v1/sessions/{session}/artifacts/{}", r#ref);
         part.spend(1);
-        match export.reader.get(&export.principal, session, &target, "*/*").await {
+        let request = ReaderRequest { target: &target, ..ReaderRequest::default() };
+        match export.reader.send(&export.principal, session, request).await {
             Ok(response) if response.status == 200 => {
                 part.begin(&name).await;
                 let mut body = response.body;

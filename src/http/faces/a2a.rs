@@ -2,6 +2,7 @@
 //! task is a turn, and the messages of the assistant are its artifacts.
 
 mod card;
+mod list;
 mod message;
 mod push;
 mod rpc;
@@ -9,6 +10,7 @@ mod task;
 mod writer;
 
 pub use self::card::{of_agent, of_deployment};
+use self::list::ListParams;
 use self::message::SendParams;
 pub use self::push::PushSender;
 use self::push::{OneConfig, PushConfig};
@@ -28,9 +30,8 @@ use crate::http::response::{self, Response};
 use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
-use crate::ports::session_store::Select;
 use crate::session::hub::{ByteReceiver, Projection};
-use crate::types::{Cursor, ErrorCode, Problem, SessionId, Timestamp, TurnId};
+use crate::types::{ErrorCode, Problem, SessionId, Timestamp, TurnId};
 use futures::{
     FutureExt, TryStreamExt,
     future::{LocalBoxFuture, ready},
@@ -43,35 +44,12 @@ use std::rc::{Rc, Weak};
 /// The face.
 pub static FACE: Face = Face { target, problem: rpc::problem };
 
-/// Default and maximum number of the turns that a page of tasks covers.
-const PAGE: (usize, usize) = (50, 100);
-/// A page ends with the task that exceeds this size, in bytes (4 MiB).
-const PAGE_BYTES: usize = 4 << 20;
-
 /// The parameters of a request about one task.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OneTask {
     id: String,
     history_length: Option<usize>,
-}
-
-/// The parameters of a request for a list.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListParams {
-    #[serde(default)]
-    context_id: String,
-    #[serde(default)]
-    status: String,
-    page_size: Option<usize>,
-    #[serde(default)]
-    page_token: String,
-    history_length: Option<usize>,
-    #[serde(default)]
-    status_timestamp_after: String,
-    #[serde(default)]
-    include_artifacts: bool,
 }
 
 /// Reads which session a request concerns. Requests that concern none were answered in the gateway.
@@ -96,32 +74,45 @@ fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
         }
         Method::List => {
             let id = asked.params::<ListParams>()?.context_id;
-            let expected = "expected the id of a context: this server lists the tasks of one";
-            SessionId::parse(&id).map(Some).ok_or_else(|| Problem::field("/params/contextId", expected))
+            let fault = || Problem::field("/params/contextId", "not the id of a context");
+            SessionId::parse(&id).map(Some).ok_or_else(fault)
         }
     };
     found.map_err(|problem| Fault::of(problem, asked.id.clone()))
 }
 
-/// Answers requests that no session can serve.
+/// Answers requests that one session cannot serve.
 pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
-    let checked = Asked::read(call.request).and_then(|asked| {
-        if !call.gateway.config.push_notifications && asks_for_push(&asked)? {
-            return Err(push::not_enabled(&asked.id));
-        }
-        session_of(&asked)
-    });
-    Ok(checked.err().map(|fault| fault.respond(call.request_id)))
+    let served = served_here(call).await;
+    Ok(served.unwrap_or_else(|fault| Some(fault.respond(call.request_id))))
 }
 
-/// Returns whether a request concerns push notifications.
+/// Responds to a request that concerns no session, or more than one.
+async fn served_here(call: &TenantCall<'_>) -> Result<Option<Response>, Fault> {
+    let asked = Asked::read(call.request)?;
+    if !call.gateway.config.push_notifications && asks_for_push(&asked)? {
+        return Err(push::not_enabled(&asked.id));
+    }
+    if asked.method == Method::List {
+        let params: ListParams = asked.params()?;
+        if params.context_id.is_empty() {
+            let found = list::of_caller(call, &asked, &params).await;
+            let found = found.map_err(|problem| Fault::of(problem, asked.id.clone()))?;
+            return respond(&asked, &found).map(Some);
+        }
+    }
+    session_of(&asked).map(|_| None)
+}
+
+/// Returns whether a request asks for push notifications.
 fn asks_for_push(asked: &Asked) -> Result<bool, Fault> {
     Ok(match asked.method {
         Method::Send | Method::Stream => {
             asked.params::<SendParams>()?.configuration.task_push_notification_config.is_some()
         }
-        Method::CreatePush | Method::GetPush | Method::ListPush | Method::DeletePush => true,
-        Method::Get | Method::List | Method::Cancel | Method::Subscribe => false,
+        Method::CreatePush => true,
+        // What was created before the operator changed the setting can be removed.
+        _ => false,
     })
 }
 
@@ -138,7 +129,10 @@ async fn serve(call: &Call<'_>, asked: Rc<Asked>) -> Result<Response, Fault> {
     let fault = |problem: Problem| Fault::of(problem, asked.id.clone());
     match asked.method {
         Method::Send | Method::Stream => send(call, &asked).await,
-        Method::List => list(call, asked.params()?).map_err(fault).and_then(|found| respond(&asked, &found)),
+        Method::List => {
+            let found = list::of_context(call, &asked.params()?).map_err(fault)?;
+            respond(&asked, &found)
+        }
         Method::Get => {
             let OneTask { id, history_length } = asked.params()?;
             let found = own_task(call, &id).map_err(fault)?.1;
@@ -224,7 +218,8 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
     let fault = |problem: Problem| Fault::of(problem, asked.id.clone());
     let SendParams { message, configuration } = asked.params()?;
     let user = call.named_user(None).map_err(fault)?;
-    let pending = match message.task().map_err(fault)? {
+    let task = message.task().map_err(fault)?;
+    let pending = match &task {
         None => None,
         Some(id) => {
             let (_, task) = own_task(call, &id.to_string()).map_err(fault)?;
@@ -244,7 +239,14 @@ async fn send(call: &Call<'_>, asked: &Rc<Asked>) -> Result<Response, Fault> {
     let (new, mut body) = message.read(pending.as_deref()).map_err(fault)?;
     if let Some(config) = configuration.task_push_notification_config {
         let webhook = config.checked(call.host, "/params/configuration/taskPushNotificationConfig");
-        body.webhook = Some(webhook.map_err(fault)?);
+        let webhook = webhook.map_err(fault)?;
+        match task {
+            None => body.webhook = Some(webhook),
+            Some(id) => {
+                let session = call.session().map_err(fault)?;
+                call.host.put_webhook(session, webhook.of(id.turn)).map_err(fault)?;
+            }
+        }
     }
     let agent = Some(call.params.get("agent")).filter(|agent| !agent.is_empty()).map(str::to_owned);
     let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
@@ -275,7 +277,7 @@ async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
     if has_begun {
         return Task::read(session, id);
     }
-    // Nothing is left of a turn that has not begun.
+    // The record of its end may wait for the end of the message that is being streamed.
     let mut task = Task::new(id.clone(), call.host.now());
     task.state = State::Canceled;
     Ok(task)
@@ -291,49 +293,6 @@ async fn subscribe(call: &Call<'_>, id: &TaskId, asked: &Rc<Asked>) -> Result<Re
         false => TurnSubscription::replay(call, session, &id.turn, format, 0)?,
     };
     subscription.respond(session).await
-}
-
-/// Returns a page of the tasks of a context, newest first. A page covers a number of turns, of which the filters may leave
-/// fewer tasks.
-fn list(call: &Call<'_>, params: ListParams) -> Result<Value, Problem> {
-    let size = match params.page_size.unwrap_or(PAGE.0) {
-        size if (1..=PAGE.1).contains(&size) => size,
-        _ => return Err(Problem::field("/params/pageSize", format!("expected 1 to {}", PAGE.1))),
-    };
-    let before = match params.page_token.as_str() {
-        "" => None,
-        token => {
-            Some(token.parse().map_err(|_| Problem::field("/params/pageToken", "not a token of this list"))?)
-        }
-    };
-    let since = match params.status_timestamp_after.as_str() {
-        "" => Timestamp(0),
-        text => Timestamp::parse(text)
-            .ok_or_else(|| Problem::field("/params/statusTimestampAfter", "expected a time (RFC 3339)"))?,
-    };
-    let session = call.session()?;
-    let started = Select { before, kinds: &["turn.started"], newest_first: true, ..Select::default() };
-    let (mut tasks, mut next) = (Vec::new(), String::new());
-    let (mut turns, mut bytes, mut last) = (0, 0, 0);
-    for record in session.records(started) {
-        let record = record?;
-        let Some(turn) = record.turn else { continue };
-        if turns == size || bytes > PAGE_BYTES {
-            next = u64::to_string(&last);
-            break;
-        }
-        (turns, last) = (turns + 1, record.seq);
-        let id = TaskId { turn, session: call.session_id.clone() };
-        let task = Task::read_after(session, &id, Cursor::after(record.seq - 1))?;
-        let is_asked = ["", "TASK_STATE_UNSPECIFIED", task.state.name()].contains(&params.status.as_str());
-        if is_asked && task.at >= since {
-            let view = task.view(params.history_length, params.include_artifacts);
-            bytes += view.to_string().len();
-            tasks.push(view);
-        }
-    }
-    let total = session.state().activity.totals.turns;
-    Ok(json!({"tasks": tasks, "nextPageToken": next, "pageSize": size, "totalSize": total}))
 }
 
 /// How the task of a request is written.

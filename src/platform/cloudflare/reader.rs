@@ -2,7 +2,7 @@
 
 use super::body::BodyStream;
 use super::object::{FORWARD, ForwardHead, Objects, object_name};
-use crate::ports::{PeerError, SessionReader, SessionResponse};
+use crate::ports::{PeerError, ReaderRequest, SessionReader, SessionResponse};
 use crate::types::{Principal, RequestId, SessionId, json};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,16 +37,16 @@ impl Objects {
 
 #[async_trait(?Send)]
 impl SessionReader for Objects {
-    async fn get(
+    async fn send(
         &self,
         principal: &Principal,
         session: &SessionId,
-        target: &str,
-        accept: &str,
+        request: ReaderRequest<'_>,
     ) -> Result<SessionResponse, PeerError> {
-        let id = RequestId::from(format!("export-{session}"));
-        let headers = [("accept", accept)];
-        let response = self.forward(principal, session, id, target, &headers, None).await;
+        let ReaderRequest { target, headers, body } = request;
+        let id = RequestId::from(format!("reader-{session}"));
+        let body = body.map(str::to_owned);
+        let response = self.forward(principal, session, id, target, headers, body).await;
         let response = response.map_err(|error| PeerError(error.to_string()))?;
         let body = match response.body() {
             Some(body) => BodyStream::new(&body)

@@ -2,16 +2,23 @@
 
 use super::Draft;
 use crate::types::{
-    Record, Timestamp,
-    session::{Webhook, WebhookKey},
+    Record,
+    session::{Failures, MAX_WEBHOOKS, Webhook, WebhookKey},
 };
 use std::rc::Rc;
 
 impl Draft {
-    /// Adds a webhook, or replaces the one with its key. What the turn does from now on is notified.
+    /// Adds a webhook, or replaces the one with its key. If there are too many, it takes the place of the oldest one that is
+    /// expendable.
     pub(crate) fn put_webhook(&mut self, webhook: Webhook) {
         self.remove_webhook(&webhook.key);
-        self.webhooks().push(webhook);
+        let state = self.state.clone();
+        let webhooks = self.webhooks();
+        let oldest = webhooks.iter().position(|own| own.is_expendable(&state));
+        if let (Some(oldest), true) = (oldest, webhooks.len() >= MAX_WEBHOOKS) {
+            webhooks.remove(oldest);
+        }
+        webhooks.push(webhook);
     }
 
     /// Removes a webhook.
@@ -19,31 +26,35 @@ impl Draft {
         self.webhooks().retain(|webhook| webhook.key != *key);
     }
 
-    /// Stores that a receiver has confirmed the records up to `seq`. After the end of the turn nothing is left to notify.
-    pub(crate) fn confirm_webhook(&mut self, key: &WebhookKey, seq: u64) {
-        if let Some(webhook) = self.webhooks().iter_mut().find(|webhook| webhook.key == *key) {
-            webhook.confirmed = seq;
-            webhook.failing_since = None;
-        }
-        self.webhooks().retain(|webhook| !webhook.ended || webhook.is_due());
+    /// Stores that the receiver has confirmed what this webhook was due for. After the end of the turn nothing is left to
+    /// notify. A webhook that was replaced meanwhile stays as it is.
+    pub(crate) fn confirm_webhook(&mut self, sent: &Webhook) {
+        let state = self.state.clone();
+        self.webhooks().retain_mut(|webhook| {
+            if !webhook.is_like(sent) {
+                return true;
+            }
+            (webhook.confirmed, webhook.failures) = (sent.due, None);
+            webhook.due > webhook.confirmed || !sent.has_ended(&state)
+        });
     }
 
-    /// Stores since when requests to a receiver have failed.
-    pub(crate) fn webhook_fails(&mut self, key: &WebhookKey, since: Timestamp) {
-        if let Some(webhook) = self.webhooks().iter_mut().find(|webhook| webhook.key == *key) {
-            webhook.failing_since = Some(since);
+    /// Stores that requests of this webhook have failed.
+    pub(crate) fn webhook_fails(&mut self, sent: &Webhook, failures: Failures) {
+        if let Some(webhook) = self.webhooks().iter_mut().find(|webhook| webhook.is_like(sent)) {
+            webhook.failures = Some(failures);
         }
     }
 
     /// Makes webhooks due for the records that concern them.
     pub(in crate::session) fn notify_webhooks(&mut self, records: &[Record]) {
-        if self.state.webhooks.is_empty() {
+        let last = |webhook: &Webhook| records.iter().rfind(|record| webhook.concerns(record));
+        if self.state.webhooks.iter().all(|webhook| last(webhook).is_none()) {
             return;
         }
         for webhook in self.webhooks() {
-            for record in records.iter().filter(|record| webhook.concerns(record)).collect::<Vec<_>>() {
+            if let Some(record) = last(webhook) {
                 webhook.due = record.seq;
-                webhook.ended |= record.kind.turn_end().is_some();
             }
         }
     }

@@ -47,13 +47,11 @@ impl SessionKernel {
             let version = hash(&(format!("{:?}", status.status), status.pending.len()));
             Obligation { job: Job::NotifyParent, due: self.status_due(durable, status, now), version }
         }));
-        obligations.extend(
-            state
-                .webhooks
-                .iter()
-                .filter(|webhook| webhook.is_due())
-                .map(|webhook| Obligation::now(Job::NotifyWebhook(webhook.key.clone()), webhook.due)),
-        );
+        let webhooks = state.webhooks.iter().filter_map(|webhook| Some((webhook.due_at(state)?, webhook)));
+        obligations.extend(webhooks.min_by_key(|(at, _)| *at).map(|(due, webhook)| {
+            let version = hash(&(&webhook.key.turn, &webhook.key.id, webhook.due, due.0));
+            Obligation { job: Job::NotifyWebhook, due, version }
+        }));
         obligations.extend(self.follow_ups_due(durable));
         obligations.extend(report_due(state, durable.ledger));
         if state.meta.ephemeral && state.status() == SessionStatus::Idle {

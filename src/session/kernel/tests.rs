@@ -2,7 +2,7 @@
 //! obligations.
 
 use super::*;
-use crate::types::session::{Activity, Background, Webhook};
+use crate::types::session::{Activity, Background, Webhook, WebhookKey};
 use crate::types::{
     Budget, IntervalState, Owner, RequestTimes, SessionMeta, SessionStatus, TurnId, TurnOptions, TurnPhase,
     TurnStatus,
@@ -148,7 +148,7 @@ impl World {
                     self.ran.push(permit);
                 }
                 Effect::Start(job) => {
-                    if let Job::NotifyWebhook(_) = job {
+                    if job == Job::NotifyWebhook {
                         self.notifying = self.state.webhooks[0].due;
                     }
                     assert!(self.running.insert(job.clone()), "{job:?} runs twice at a time")
@@ -168,8 +168,9 @@ impl World {
         owed.extend(self.state.background.purge_at.map(|at| (Job::Purge, at)));
         let unknowing = self.children.iter().filter(|child| !child.acknowledged);
         owed.extend(unknowing.map(|child| (Job::NotifyChild(child.session.clone()), START)));
-        let due = self.state.webhooks.iter().filter(|webhook| webhook.due > webhook.confirmed);
-        owed.extend(due.map(|webhook| (Job::NotifyWebhook(webhook.key.clone()), START)));
+        if !self.state.webhooks.is_empty() {
+            owed.push((Job::NotifyWebhook, START));
+        }
         if self.state.background.listed_at == Timestamp(0) {
             owed.push((Job::List, START));
         }
@@ -380,8 +381,9 @@ impl World {
                 assert!(!requested || runs, "needed follow-ups wait");
             }
             Act::Notify => {
+                // Of a turn that has ended, so it stays until its receiver has confirmed everything.
                 let key = WebhookKey { turn: "t".into(), id: "w".into() };
-                self.failed.remove(&Job::NotifyWebhook(key.clone()));
+                self.failed.remove(&Job::NotifyWebhook);
                 let webhooks = Rc::make_mut(&mut self.state.webhooks);
                 if webhooks.is_empty() {
                     webhooks.push(Webhook::new(key, "https://example.com/".into(), Vec::new()));
@@ -436,7 +438,11 @@ impl World {
                 }
                 _ => {}
             },
-            Job::NotifyWebhook(_) => Rc::make_mut(&mut self.state.webhooks)[0].confirmed = self.notifying,
+            Job::NotifyWebhook => {
+                let webhooks = Rc::make_mut(&mut self.state.webhooks);
+                webhooks[0].confirmed = self.notifying;
+                webhooks.retain(|webhook| webhook.due > webhook.confirmed);
+            }
             Job::FollowUps => {
                 for progress in self.activity().follow_ups.values_mut() {
                     progress.served = progress.requested;

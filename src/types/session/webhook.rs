@@ -1,11 +1,11 @@
 //! Webhooks: URLs that are notified when a turn starts, waits, continues or ends.
 
-use crate::types::{EventKind, Record, Timestamp, TurnId};
+use crate::types::{EventKind, Record, SessionState, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Names a webhook of a session.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookKey {
     /// The turn that it concerns.
     pub turn: TurnId,
@@ -30,23 +30,52 @@ pub struct Webhook {
     /// Sequence number of the last record that the receiver has confirmed.
     #[serde(default)]
     pub confirmed: u64,
-    /// Whether the turn has ended.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ended: bool,
-    /// Since when requests have failed, if the last one did.
+    /// The failures since the receiver last confirmed, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failing_since: Option<Timestamp>,
+    pub failures: Option<Failures>,
+}
+
+/// Maximum number of webhooks of a session.
+pub const MAX_WEBHOOKS: usize = 100;
+
+/// Requests of a webhook that have failed, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// Their number.
+    pub count: u32,
+    /// When the first one failed.
+    pub since: Timestamp,
+    /// When the next request may be sent.
+    pub retry_at: Timestamp,
 }
 
 impl Webhook {
     /// Creates a webhook that has not been notified.
     pub fn new(key: WebhookKey, url: String, headers: Vec<(String, String)>) -> Self {
-        Self { key, url, headers, due: 0, confirmed: 0, ended: false, failing_since: None }
+        Self { key, url, headers, due: 0, confirmed: 0, failures: None }
     }
 
-    /// Returns whether it must be notified.
-    pub fn is_due(&self) -> bool {
-        self.due > self.confirmed
+    /// Returns when it must be notified: time 0 for at once, `None` for not before the next record. The end of the turn is
+    /// computed, because a version without webhooks may have ended it.
+    pub fn due_at(&self, state: &SessionState) -> Option<Timestamp> {
+        let is_due = self.due > self.confirmed || self.has_ended(state);
+        is_due.then(|| self.failures.map_or(Timestamp(0), |failures| failures.retry_at))
+    }
+
+    /// Returns whether the turn has ended.
+    pub fn has_ended(&self, state: &SessionState) -> bool {
+        let current = state.activity.turn.as_ref().map(|turn| &turn.id);
+        current != Some(&self.key.turn) && !state.activity.queue.contains(&self.key.turn)
+    }
+
+    /// Returns whether it can be removed when there are too many: its receiver has failed to confirm the end of the turn.
+    pub(crate) fn is_expendable(&self, state: &SessionState) -> bool {
+        self.failures.is_some() && self.has_ended(state)
+    }
+
+    /// Returns whether it has the same receiver as `other`.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.key, &self.url, &self.headers) == (&other.key, &other.url, &other.headers)
     }
 
     /// Returns whether it is notified of this record.

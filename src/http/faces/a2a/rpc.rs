@@ -11,6 +11,11 @@ use serde_json::{Value, json};
 /// The version of the protocol. A request without a version is of an older one.
 pub(super) const VERSION: &str = "1.0";
 
+/// The code of a task that does not exist.
+pub(super) const TASK_NOT_FOUND: i32 = -32001;
+/// The code of parameters that do not fit.
+pub(super) const INVALID_PARAMS: i32 = -32602;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
@@ -30,6 +35,7 @@ pub(super) enum Method {
 pub(super) struct Asked {
     pub id: Value,
     pub method: Method,
+    name: String,
     params: Value,
 }
 
@@ -57,7 +63,8 @@ impl Asked {
             let message = format!("A2A-Version is {version}; this server speaks {VERSION}");
             return Err(fault(-32009, "VERSION_NOT_SUPPORTED", message));
         }
-        let method = match &*method {
+        let name = method;
+        let method = match &*name {
             "SendMessage" => Method::Send,
             "SendStreamingMessage" => Method::Stream,
             "GetTask" => Method::Get,
@@ -72,9 +79,9 @@ impl Asked {
             "GetTaskPushNotificationConfig" => Method::GetPush,
             "ListTaskPushNotificationConfigs" => Method::ListPush,
             "DeleteTaskPushNotificationConfig" => Method::DeletePush,
-            name => return Err(fault(-32601, "METHOD_NOT_FOUND", format!("unknown method {name:?}"))),
+            _ => return Err(fault(-32601, "METHOD_NOT_FOUND", format!("unknown method {name:?}"))),
         };
-        Ok(Self { id, method, params })
+        Ok(Self { id, method, name, params })
     }
 
     /// Reads the parameters.
@@ -87,6 +94,13 @@ impl Asked {
             error.pointer.insert_str(0, "/params");
             Fault::of(Problem::fields(vec![error]), self.id.clone())
         })
+    }
+
+    /// Returns the same request with other parameters.
+    pub fn with_params(&self, change: impl FnOnce(&mut Value)) -> Value {
+        let mut params = if self.params.is_object() { self.params.clone() } else { json!({}) };
+        change(&mut params);
+        json!({"jsonrpc": "2.0", "id": self.id, "method": self.name, "params": params})
     }
 
     /// Returns the message with a result.
@@ -109,11 +123,11 @@ impl Fault {
     /// The fault of the request with this id.
     pub fn of(problem: Problem, id: Value) -> Self {
         let (code, reason) = match problem.code {
-            ErrorCode::NotFound => (-32001, "TASK_NOT_FOUND"),
+            ErrorCode::NotFound => (TASK_NOT_FOUND, "TASK_NOT_FOUND"),
             ErrorCode::NotWaiting | ErrorCode::AlreadyDecided => (-32004, "UNSUPPORTED_OPERATION"),
             ErrorCode::UnsupportedMediaType => (-32005, "CONTENT_TYPE_NOT_SUPPORTED"),
             ErrorCode::MalformedJson => (-32700, "PARSE_ERROR"),
-            ErrorCode::ValidationFailed => (-32602, "INVALID_PARAMS"),
+            ErrorCode::ValidationFailed => (INVALID_PARAMS, "INVALID_PARAMS"),
             _ => (-32603, "INTERNAL_ERROR"),
         };
         let message = match problem.errors.first() {
