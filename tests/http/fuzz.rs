@@ -12,6 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
+    io::ErrorKind,
     sync::Mutex,
     thread,
     time::Duration,
@@ -23,8 +24,12 @@ const REQUESTS: usize = 2_000;
 const THREADS: usize = 4;
 /// Ids that are kept of each kind.
 const POOL: usize = 60;
-/// The memory that the runtime may use at the end, in bytes. It starts with about 250 MB.
-const MAX_MEMORY: u64 = 900 << 20;
+/// The memory that the runtime may use at the end, in bytes. It starts with about 150 MB, and each object that is in memory
+/// takes about 0.3 MB of the process, which keeps it. So it grows ever more slowly: 1,234 MB after 20,000 requests, 1,381 MB
+/// after 36,000 (measured).
+const MAX_MEMORY: u64 = 1_600 << 20;
+/// How much of it JavaScript may use. An isolate has 128 MB.
+const MAX_HEAP: u64 = 64 << 20;
 
 /// Kinds of ids, by their prefix.
 const PREFIXES: [&str; 6] = ["trn_", "call_", "art_", "msg_", "key_", "mem_"];
@@ -348,7 +353,9 @@ fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (String, Option<Respo
     let response = match client.try_send(route.method.as_str(), &path, &body, patience) {
         Ok(response) => Some(response),
         Err(error) => {
-            assert!(body.len() > LARGE, "{shown}\nfailed: {error}");
+            // The stream of a session that another request erases is cut.
+            let is_cut = route.path.ends_with("/stream") && error.kind() == ErrorKind::UnexpectedEof;
+            assert!(body.len() > LARGE || is_cut, "{shown}\nfailed: {error}");
             None
         }
     };
@@ -386,7 +393,7 @@ fn requests_at_random_neither_fail_nor_show_what_belongs_to_others() {
     let requests = number("FUZZ_REQUESTS").map_or(REQUESTS, |count: u64| count as usize);
     let seed = number("FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("{requests} requests with FUZZ_SEED={seed}");
-    let server = Server::start(json!({}));
+    let server = Server::start_inspected(json!({}));
     let callers = callers(&server);
     let pool = Pool::default();
     let statuses: Mutex<BTreeMap<u16, usize>> = Mutex::default();
@@ -406,9 +413,14 @@ fn requests_at_random_neither_fail_nor_show_what_belongs_to_others() {
             });
         }
     });
-    let (statuses, memory) = (statuses.into_inner().unwrap(), server.rss());
-    println!("statuses: {statuses:?}; the runtime uses {} MB", memory >> 20);
+    let (statuses, memory, heap) = (statuses.into_inner().unwrap(), server.rss(), server.heap());
+    println!(
+        "statuses: {statuses:?}; the runtime uses {} MB, of which JavaScript {} MB",
+        memory >> 20,
+        heap >> 20
+    );
     let succeeded: usize = statuses.range(..300).map(|(_, count)| count).sum();
     assert!(succeeded * 5 > requests, "too few requests reach the data: {statuses:?}");
+    assert!(heap < MAX_HEAP, "JavaScript uses {heap} bytes");
     assert!(memory < MAX_MEMORY, "the runtime uses {memory} bytes");
 }

@@ -67,6 +67,15 @@ impl Server {
 
     /// Starts the Worker with the first `databases` of its D1 databases.
     pub fn start_with(bindings: Value, databases: Option<usize>) -> Self {
+        Self::start_worker(bindings, databases, false)
+    }
+
+    /// Starts the Worker so that [`Server::heap`] works.
+    pub fn start_inspected(bindings: Value) -> Self {
+        Self::start_worker(bindings, None, true)
+    }
+
+    fn start_worker(bindings: Value, databases: Option<usize>, inspected: bool) -> Self {
         // Many tests name the demo model beside that of another provider, and some name other agents.
         let mut all = json!({
             "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY, "DEMO_MODEL": "1", "AGENTS": "other, bikes",
@@ -81,7 +90,7 @@ impl Server {
             main,
             bindings: all,
             databases,
-            inspected: false,
+            inspected,
             page: true,
         })
     }
