@@ -76,9 +76,9 @@ impl SessionHost {
         let due = {
             let state = session.state();
             let due = state.webhooks.iter().filter_map(|webhook| Some((webhook.due_at(&state)?, webhook)));
-            due.min_by_key(|(at, _)| *at).map(|(_, webhook)| webhook.clone())
+            due.min_by_key(|(at, _)| *at).map(|(_, webhook)| (webhook.clone(), webhook.has_ended(&state)))
         };
-        let Some(webhook) = due else { return Ok(()) };
+        let Some((webhook, had_ended)) = due else { return Ok(()) };
         let sent = match &self.ports.webhooks {
             Some(sender) => {
                 let sent = within(self.ports.clock.as_ref(), TIMEOUT, sender.send(session, &webhook)).await;
@@ -88,7 +88,7 @@ impl SessionHost {
         };
         let now = self.now();
         session.commit(now, |draft| {
-            let Err(error) = sent else { return draft.confirm_webhook(&webhook) };
+            let Err(error) = sent else { return draft.confirm_webhook(&webhook, had_ended) };
             let (count, since) = webhook.failures.map_or((1, now), |known| (known.count + 1, known.since));
             if now.since(since) < GIVE_UP {
                 let retry_at = now + backoff(count, MAX_RETRY);

@@ -26,16 +26,15 @@ impl Draft {
         self.webhooks().retain(|webhook| webhook.key != *key);
     }
 
-    /// Stores that the receiver has confirmed what this webhook was due for. After the end of the turn nothing is left to
-    /// notify. A webhook that was replaced meanwhile stays as it is.
-    pub(crate) fn confirm_webhook(&mut self, sent: &Webhook) {
-        let state = self.state.clone();
+    /// Stores that the receiver has confirmed what this webhook was due for. Nothing is left to notify if the turn had ended
+    /// when the request was sent. A webhook that was replaced since then stays as it is.
+    pub(crate) fn confirm_webhook(&mut self, sent: &Webhook, had_ended: bool) {
         self.webhooks().retain_mut(|webhook| {
             if !webhook.is_like(sent) {
                 return true;
             }
             (webhook.confirmed, webhook.failures) = (sent.due, None);
-            webhook.due > webhook.confirmed || !sent.has_ended(&state)
+            webhook.due > webhook.confirmed || !had_ended
         });
     }
 
@@ -61,5 +60,27 @@ impl Draft {
 
     fn webhooks(&mut self) -> &mut Vec<Webhook> {
         Rc::make_mut(&mut self.state.webhooks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Owner, SessionMeta, SessionState, Timestamp};
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn a_webhook_stays_until_its_receiver_was_told_the_end() {
+        let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
+        let state = SessionState::new(SessionMeta::new("s".into(), owner, Timestamp(0)));
+        let mut draft = Draft::new(state);
+        let key = WebhookKey { turn: "trn_1".into(), id: "w".into() };
+        let sent = Webhook { due: 7, ..Webhook::new(key, "https://example.com/".into(), Vec::new()) };
+        draft.put_webhook(sent.clone());
+        // The turn ended while the receiver was told that it runs.
+        draft.confirm_webhook(&sent, false);
+        assert_eq!(draft.state().webhooks[0].due_at(draft.state()), Some(Timestamp(0)));
+        draft.confirm_webhook(&sent, true);
+        assert_eq!(draft.state().webhooks.len(), 0);
     }
 }
