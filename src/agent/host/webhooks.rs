@@ -73,12 +73,12 @@ impl SessionHost {
     /// Notifies the webhook that has been due for the longest time. One at a time, because the platform lets few requests of
     /// an object wait for a response, and the model's is one of them.
     pub(super) async fn notify_webhook(&self, session: &Session) -> Result<(), StoreError> {
-        let due = {
+        let next = {
             let state = session.state();
-            let due = state.webhooks.iter().filter_map(|webhook| Some((webhook.due_at(&state)?, webhook)));
-            due.min_by_key(|(at, _)| *at).map(|(_, webhook)| (webhook.clone(), webhook.has_ended(&state)))
+            let next = state.next_webhook();
+            next.map(|(_, webhook)| (webhook.clone(), state.has_ended(&webhook.key.turn)))
         };
-        let Some((webhook, had_ended)) = due else { return Ok(()) };
+        let Some((webhook, had_ended)) = next else { return Ok(()) };
         let sent = match &self.ports.webhooks {
             Some(sender) => {
                 let sent = within(self.ports.clock.as_ref(), TIMEOUT, sender.send(session, &webhook)).await;
@@ -108,7 +108,7 @@ impl SessionHost {
 pub(super) fn check_room(session: &Session, key: &WebhookKey) -> Result<(), Problem> {
     let state = session.state();
     let has_room = state.webhooks.len() < MAX_WEBHOOKS
-        || state.webhooks.iter().any(|webhook| webhook.key == *key || webhook.is_expendable(&state));
+        || state.webhooks.iter().any(|webhook| webhook.key == *key || state.can_spare(webhook));
     match has_room {
         true => Ok(()),
         false => {

@@ -8,13 +8,13 @@ use crate::types::{
 use std::rc::Rc;
 
 impl Draft {
-    /// Adds a webhook, or replaces the one with its key. If there are too many, it takes the place of the oldest one that is
-    /// expendable.
+    /// Adds a webhook, or replaces the one with its key. If there are too many, it takes the place of the oldest one that
+    /// the session can spare.
     pub(crate) fn put_webhook(&mut self, webhook: Webhook) {
         self.remove_webhook(&webhook.key);
         let state = self.state.clone();
         let webhooks = self.webhooks();
-        let oldest = webhooks.iter().position(|own| own.is_expendable(&state));
+        let oldest = webhooks.iter().position(|own| state.can_spare(own));
         if let (Some(oldest), true) = (oldest, webhooks.len() >= MAX_WEBHOOKS) {
             webhooks.remove(oldest);
         }
@@ -79,7 +79,7 @@ mod tests {
         draft.put_webhook(sent.clone());
         // The turn ended while the receiver was told that it runs.
         draft.confirm_webhook(&sent, false);
-        assert_eq!(draft.state().webhooks[0].due_at(draft.state()), Some(Timestamp(0)));
+        assert_eq!(draft.state().next_webhook().map(|(at, _)| at), Some(Timestamp(0)));
         draft.confirm_webhook(&sent, true);
         assert_eq!(draft.state().webhooks.len(), 0);
     }

@@ -47,8 +47,7 @@ impl SessionKernel {
             let version = hash(&(format!("{:?}", status.status), status.pending.len()));
             Obligation { job: Job::NotifyParent, due: self.status_due(durable, status, now), version }
         }));
-        let webhooks = state.webhooks.iter().filter_map(|webhook| Some((webhook.due_at(state)?, webhook)));
-        obligations.extend(webhooks.min_by_key(|(at, _)| *at).map(|(due, webhook)| {
+        obligations.extend(state.next_webhook().map(|(due, webhook)| {
             let version = hash(&(&webhook.key.turn, &webhook.key.id, webhook.due, due.0));
             Obligation { job: Job::NotifyWebhook, due, version }
         }));

@@ -153,6 +153,27 @@ impl SessionState {
         }
     }
 
+    /// Returns whether the session has neither a current nor a queued turn with this id.
+    pub fn has_ended(&self, turn: &TurnId) -> bool {
+        let current = self.activity.turn.as_ref().map(|turn| &turn.id);
+        current != Some(turn) && !self.activity.queue.contains(turn)
+    }
+
+    /// Returns the webhook that must be notified next, and when.
+    pub fn next_webhook(&self) -> Option<(Timestamp, &Webhook)> {
+        let due = self.webhooks.iter().filter_map(|webhook| {
+            let at = webhook.due_at(self.has_ended(&webhook.key.turn))?;
+            Some((at, webhook))
+        });
+        due.min_by_key(|(at, _)| *at)
+    }
+
+    /// Returns whether a webhook can be removed when there are too many: its receiver has failed to confirm the end of the
+    /// turn.
+    pub(crate) fn can_spare(&self, webhook: &Webhook) -> bool {
+        webhook.failures.is_some() && self.has_ended(&webhook.key.turn)
+    }
+
     /// Returns the session's activity.
     pub fn status(&self) -> SessionStatus {
         match &self.activity.turn {

@@ -1,6 +1,6 @@
 //! Webhooks: URLs that are notified when a turn starts, waits, continues or ends.
 
-use crate::types::{EventKind, Record, SessionState, Timestamp, TurnId};
+use crate::types::{EventKind, Record, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -56,21 +56,10 @@ impl Webhook {
     }
 
     /// Returns when it must be notified: time 0 for at once, `None` for not before the next record. The end of the turn is
-    /// computed, because a version without webhooks may have ended it.
-    pub fn due_at(&self, state: &SessionState) -> Option<Timestamp> {
-        let is_due = self.due > self.confirmed || self.has_ended(state);
+    /// computed from the state, because a version without webhooks may have ended it.
+    pub fn due_at(&self, has_ended: bool) -> Option<Timestamp> {
+        let is_due = self.due > self.confirmed || has_ended;
         is_due.then(|| self.failures.map_or(Timestamp(0), |failures| failures.retry_at))
-    }
-
-    /// Returns whether the turn has ended.
-    pub fn has_ended(&self, state: &SessionState) -> bool {
-        let current = state.activity.turn.as_ref().map(|turn| &turn.id);
-        current != Some(&self.key.turn) && !state.activity.queue.contains(&self.key.turn)
-    }
-
-    /// Returns whether it can be removed when there are too many: its receiver has failed to confirm the end of the turn.
-    pub(crate) fn is_expendable(&self, state: &SessionState) -> bool {
-        self.failures.is_some() && self.has_ended(state)
     }
 
     /// Returns whether it has the same receiver as `other`.
