@@ -15,7 +15,7 @@ use crate::ports::{
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{
     AgentId, ErrorCode, GeneratedId, Mode, MoveId, Principal, Problem, Quota, RequestId, TenantId,
-    TenantLimits,
+    TenantLimits, UserId,
 };
 use crate::workspace::Workspaces;
 use std::fmt;
@@ -203,4 +203,11 @@ pub struct TenantCall<'a> {
     pub params: &'a Params,
     /// The authenticated caller.
     pub caller: &'a Principal,
+}
+
+impl TenantCall<'_> {
+    /// Returns the user whose sessions a list has: the caller's own, or else the one in the query; `None` for all users.
+    pub fn listed_user(&self) -> Option<UserId> {
+        self.caller.user.clone().or_else(|| self.request.query("user").map(UserId::from))
+    }
 }

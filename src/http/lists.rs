@@ -5,7 +5,7 @@ use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
 use crate::ports::directory::SessionEntry;
-use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp, UserId};
+use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) async fn openapi(_call: &GatewayCall<'_>) -> Result<Response, Problem
 pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let limit = page::limit(call.request)?;
     let before: Option<(Timestamp, SessionId)> = page::cursor(call.request)?;
-    let user = call.caller.user.clone().or_else(|| call.request.query("user").map(UserId::from));
+    let user = call.listed_user();
     let agent = call.request.query("agent").map(AgentId::from);
     let before = before.as_ref().map(|(at, id)| (*at, id));
     let directory = &call.gateway.directory;

@@ -61,7 +61,7 @@ pub enum Job {
     CancelChild(SessionId),
     /// Sends the parent the status of this child's task.
     NotifyParent,
-    /// Tells the receiver of a webhook the state of its turn.
+    /// Sends the state of a turn to the receiver of a webhook.
     NotifyWebhook,
     /// Runs each follow-up that turns have requested.
     FollowUps,

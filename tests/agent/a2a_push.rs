@@ -1,4 +1,4 @@
-//! Push notifications of A2A: webhooks that are told how a task is.
+//! Push notifications of A2A.
 
 use crate::a2a::{answers, ask, says, task_of, text};
 use crate::stage::{Stage, ms};
@@ -23,7 +23,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// Sends a message whose task is told to a receiver, which has the secrets `t1` and `pw`.
+/// Sends a message with a webhook for its task, with the secrets `t1` and `pw`.
 fn send(stage: &Stage) -> Value {
     let mut params = says(text("write"));
     params["configuration"] = json!({"taskPushNotificationConfig": {
@@ -32,23 +32,23 @@ fn send(stage: &Stage) -> Value {
     task_of(&ask(stage, "SendMessage", &params)).clone()
 }
 
-/// The statuses that the receiver was told, each with what the task was.
-fn told(stage: &Stage) -> Vec<String> {
+/// The states in the notifications so far.
+fn notified(stage: &Stage) -> Vec<String> {
     let bodies = stage.receivers.requests().into_iter().map(|request| request.body.unwrap_or_default());
     let updates = bodies.map(|body| serde_json::from_slice::<Value>(&body).unwrap()["statusUpdate"].take());
     updates.map(|update| update["status"]["state"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn a_receiver_is_told_when_a_task_waits_continues_and_ends() {
+fn notifications_are_sent_when_a_task_waits_continues_and_ends() {
     let stage = stage();
     (0..9).for_each(|_| stage.receivers.answer(204, ""));
     let task = send(&stage);
     stage.live(ms(500));
-    assert_eq!(told(&stage).last().unwrap(), "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_INPUT_REQUIRED");
     ask(&stage, "SendMessage", &answers(&task, text("yes")));
     stage.live(ms(500));
-    assert_eq!(told(&stage).last().unwrap(), "TASK_STATE_COMPLETED");
+    assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_COMPLETED");
     let first = &stage.receivers.requests()[0];
     assert_eq!((first.method, first.url.as_str()), ("POST", URL));
     let header =
@@ -61,14 +61,14 @@ fn a_receiver_is_told_when_a_task_waits_continues_and_ends() {
     let body: Value = serde_json::from_slice(first.body.as_ref().unwrap()).unwrap();
     let update = &body["statusUpdate"];
     assert_eq!((&update["taskId"], &update["contextId"]), (&task["id"], &json!("s")));
-    let before = told(&stage).len();
+    let before = notified(&stage).len();
     ask(&stage, "SendMessage", &says(text("another")));
     stage.live(ms(60_000));
-    assert_eq!(told(&stage).len(), before, "another task is not told");
+    assert_eq!(notified(&stage).len(), before, "none about another task");
 }
 
 #[test]
-fn a_receiver_that_fails_is_told_later_also_after_a_restart() {
+fn a_notification_that_failed_is_sent_again_also_after_a_restart() {
     let stage = stage();
     stage.receivers.answer(500, "");
     let task = send(&stage);
@@ -79,14 +79,14 @@ fn a_receiver_that_fails_is_told_later_also_after_a_restart() {
     stage.wake();
     stage.receivers.answer(200, "");
     stage.live(Duration::from_mins(1));
-    assert_eq!(told(&stage).last().unwrap(), "TASK_STATE_INPUT_REQUIRED");
-    let confirmed = told(&stage).len();
+    assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_INPUT_REQUIRED");
+    let sent = notified(&stage).len();
     stage.live(Duration::from_mins(30));
-    assert_eq!(told(&stage).len(), confirmed, "confirmed once");
+    assert_eq!(notified(&stage).len(), sent, "acknowledged once");
     stage.receivers.answer(200, "");
     ask(&stage, "CancelTask", &json!({"id": task["id"]}));
     stage.live(ms(500));
-    assert_eq!(told(&stage).last().unwrap(), "TASK_STATE_CANCELED");
+    assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_CANCELED");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_receiver_that_fails_for_a_day_is_given_up() {
     let task = send(&stage);
     // An approval waits longer than that.
     stage.live(Duration::from_hours(25));
-    let told = stage.receivers.requests().len();
+    let sent = stage.receivers.requests().len();
     let listed = ask(&stage, "ListTaskPushNotificationConfigs", &json!({"taskId": task["id"]}));
     assert_eq!(listed["result"]["configs"], json!([]));
     let failure =
@@ -103,19 +103,19 @@ fn a_receiver_that_fails_for_a_day_is_given_up() {
     assert_eq!(failure["step"], json!("webhook"));
     assert!(failure["reason"].as_str().unwrap().contains("offline"), "{failure}");
     stage.live(Duration::from_hours(1));
-    assert_eq!(stage.receivers.requests().len(), told);
+    assert_eq!(stage.receivers.requests().len(), sent);
 }
 
 #[test]
-fn a_new_configuration_is_told_the_current_status() {
+fn the_current_status_is_sent_for_a_new_configuration() {
     let stage = stage();
     (0..9).for_each(|_| stage.receivers.answer(204, ""));
     let task = task_of(&ask(&stage, "SendMessage", &says(text("write")))).clone();
     stage.live(ms(500));
-    assert_eq!(told(&stage), Vec::<String>::new());
+    assert_eq!(notified(&stage), Vec::<String>::new());
     ask(&stage, "CreateTaskPushNotificationConfig", &json!({"taskId": task["id"], "url": URL}));
     stage.live(ms(500));
-    assert_eq!(told(&stage), ["TASK_STATE_INPUT_REQUIRED"]);
+    assert_eq!(notified(&stage), ["TASK_STATE_INPUT_REQUIRED"]);
     // Also one that comes with the answer.
     let mut params = answers(&task, text("yes"));
     let url = "https://other.example.com/";
@@ -126,7 +126,7 @@ fn a_new_configuration_is_told_the_current_status() {
         stage.receivers.requests().into_iter().filter(|request| request.url == url).collect();
     let last: Value = serde_json::from_slice(others.last().unwrap().body.as_ref().unwrap()).unwrap();
     assert_eq!(last["statusUpdate"]["status"]["state"], json!("TASK_STATE_COMPLETED"));
-    assert_eq!(told(&stage).iter().filter(|state| *state == "TASK_STATE_COMPLETED").count(), 2);
+    assert_eq!(notified(&stage).iter().filter(|state| *state == "TASK_STATE_COMPLETED").count(), 2);
 }
 
 #[test]
@@ -210,29 +210,27 @@ fn configurations_are_created_read_and_removed() {
 }
 
 #[test]
-fn a_queued_task_is_told_as_well() {
+fn notifications_are_sent_for_a_queued_task() {
     let stage = Stage::demo();
     (0..9).for_each(|_| stage.receivers.answer(204, ""));
-    let mut params = says(text("/slow 100 20"));
-    params["configuration"] = json!({"returnImmediately": true});
-    ask(&stage, "SendMessage", &params);
-    let mut params = says(text("/say later"));
-    params["configuration"] = json!({
-        "returnImmediately": true, "taskPushNotificationConfig": {"url": URL},
-    });
-    let queued = ask(&stage, "SendMessage", &params);
-    assert_eq!(task_of(&queued)["status"]["state"], json!("TASK_STATE_SUBMITTED"));
+    // Posts a message to a session that is busy.
+    let queue = |busy: &str| {
+        let mut params = says(text(busy));
+        params["configuration"] = json!({"returnImmediately": true});
+        ask(&stage, "SendMessage", &params);
+        let mut params = says(text("/say later"));
+        params["configuration"] = json!({
+            "returnImmediately": true, "taskPushNotificationConfig": {"url": URL},
+        });
+        let queued = task_of(&ask(&stage, "SendMessage", &params)).clone();
+        assert_eq!(queued["status"]["state"], json!("TASK_STATE_SUBMITTED"));
+        queued
+    };
+    queue("/slow 100 20");
     stage.live(ms(10_000));
-    assert_eq!(told(&stage).last().unwrap(), "TASK_STATE_COMPLETED");
-    let mut params = says(text("/slow 100 900"));
-    params["configuration"] = json!({"returnImmediately": true});
-    ask(&stage, "SendMessage", &params);
-    let mut params = says(text("/say never"));
-    params["configuration"] = json!({
-        "returnImmediately": true, "taskPushNotificationConfig": {"url": URL},
-    });
-    let removed = ask(&stage, "SendMessage", &params);
-    ask(&stage, "CancelTask", &json!({"id": task_of(&removed)["id"]}));
+    assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_COMPLETED");
+    let removed = queue("/slow 100 900");
+    ask(&stage, "CancelTask", &json!({"id": removed["id"]}));
     stage.live(ms(120_000));
-    assert_eq!(told(&stage).last().unwrap(), "TASK_STATE_CANCELED");
+    assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_CANCELED");
 }

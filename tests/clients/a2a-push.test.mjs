@@ -13,15 +13,15 @@ const fetchImpl = createAuthenticatingFetchWithRetry(fetch, {
 });
 const client = await new ClientFactory({ transports: [new JsonRpcTransportFactory({ fetchImpl })] }).createFromUrl(url);
 
-/** What the receiver was told: headers and status updates. */
-const told = [];
+/** The notifications so far: headers and status updates. */
+const received = [];
 let wake = () => {};
 /** The statuses of the next responses. Later ones are 204. */
 const statuses = [];
 const server = createServer(async (request, response) => {
   let body = "";
   for await (const chunk of request) body += chunk;
-  told.push({ path: request.url, headers: request.headers, update: JSON.parse(body).statusUpdate });
+  received.push({ path: request.url, headers: request.headers, update: JSON.parse(body).statusUpdate });
   response.writeHead(statuses.shift() ?? 204).end();
   wake();
 });
@@ -29,9 +29,9 @@ const [host, port] = receiver.split(":");
 await new Promise((listening) => server.listen(Number(port), host, listening));
 after(() => server.close());
 
-/** Waits until the receiver was told this state of a task. */
+/** Waits for a notification of this state of a task. */
 async function until(id, state) {
-  const found = () => told.find(({ update }) => update.taskId === id && update.status.state === state);
+  const found = () => received.find(({ update }) => update.taskId === id && update.status.state === state);
   while (!found()) await new Promise((next) => { wake = next; });
   return found();
 }
@@ -52,7 +52,7 @@ test("the card says that there are push notifications", async () => {
   assert.equal((await client.getAgentCard()).capabilities.pushNotifications, true);
 });
 
-test("a receiver is told when a task waits, continues and ends", async () => {
+test("notifications are sent when a task waits, continues and ends", async () => {
   const authentication = { scheme: "Bearer", credentials: "pw" };
   const asks = '/tool ask_user {"question": "Tea?"}\n/then\n/say Done';
   const task = await client.sendMessage(says(asks, config({ token: "t1", authentication })));
@@ -66,10 +66,10 @@ test("a receiver is told when a task waits, continues and ends", async () => {
   assert.equal(found.status.state, TaskState.TASK_STATE_COMPLETED);
 });
 
-test("a receiver that fails is told again", async () => {
+test("a notification that failed is sent again", async () => {
   statuses.push(500, 503);
   const task = await client.sendMessage(says("/say Hello", config()));
-  const tries = () => told.filter(({ update }) => update.taskId === task.id).length;
+  const tries = () => received.filter(({ update }) => update.taskId === task.id).length;
   while (tries() < 3) await new Promise((next) => { wake = next; });
   await until(task.id, "TASK_STATE_COMPLETED");
 });

@@ -232,3 +232,22 @@ fn any_number_of_shards_leaves_time_for_erasures() {
         assert_eq!(stage.shown("acme").status, 404, "{count} shards");
     }
 }
+
+#[test]
+fn a_tenant_that_cannot_be_erased_leaves_room_for_others_on_many_shards() {
+    let stage = Stage::new();
+    stage.directory.shard_count.set(40);
+    for (tenant, session) in [("acme", "stuck"), ("other", "s")] {
+        stage.tenant(tenant, Value::Null);
+        stage.session(tenant, session, "u", 0);
+    }
+    *stage.objects.stuck.borrow_mut() = vec!["stuck".into()];
+    stage.delete_tenant("acme");
+    stage.delete_tenant("other");
+    // A run has room for the step of one of them, and the first one is never done.
+    for _ in 0..25 {
+        stage.clock.advance(Duration::from_mins(1));
+        stage.cron();
+    }
+    assert_eq!((stage.shown("acme").status, stage.shown("other").status), (200, 404));
+}

@@ -1,5 +1,5 @@
-//! Notifies webhooks until their receivers have confirmed. A receiver is told the newest state of the turn, so states that
-//! follow each other quickly may be told as one.
+//! Notifies webhooks until their receivers have acknowledged. A notification has the newest state of the turn, so states
+//! that follow each other quickly may be sent as one.
 
 use super::SessionHost;
 use crate::ports::{StoreError, within};
@@ -31,10 +31,10 @@ pub trait WebhookSender {
     /// Why nothing may be sent to it.
     fn check(&self, url: &str) -> Result<String, Invalid>;
 
-    /// Tells the receiver the state of the turn.
+    /// Sends the state of the turn to the receiver.
     ///
     /// # Errors
-    /// Why the receiver has not confirmed. It is tried again.
+    /// Why the receiver has not acknowledged it. It is sent again.
     async fn send(&self, session: &Session, webhook: &Webhook) -> Result<(), BoxError>;
 }
 
@@ -48,8 +48,7 @@ impl SessionHost {
         sender.check(url)
     }
 
-    /// Adds a webhook of a turn that has been accepted, or replaces the one with its key. The receiver is told the current
-    /// state.
+    /// Adds a webhook of a turn that has been accepted, or replaces the one with its key. The current state is sent at once.
     ///
     /// # Errors
     /// `validation_failed` if the session has too many, or a failed store.
@@ -88,7 +87,7 @@ impl SessionHost {
         };
         let now = self.now();
         session.commit(now, |draft| {
-            let Err(error) = sent else { return draft.confirm_webhook(&webhook, had_ended) };
+            let Err(error) = sent else { return draft.acknowledge_webhook(&webhook, had_ended) };
             let (count, since) = webhook.failures.map_or((1, now), |known| (known.count + 1, known.since));
             if now.since(since) < GIVE_UP {
                 let retry_at = now + backoff(count, MAX_RETRY);

@@ -159,15 +159,19 @@ async fn serve(call: &Call<'_>, asked: Rc<Asked>) -> Result<Response, Fault> {
             if task.state.is_final() {
                 return Err(Fault::over(-32004, "UNSUPPORTED_OPERATION", &asked.id));
             }
-            let webhook = config.checked(call.host, "/params").map_err(fault)?.of(id.turn.clone());
-            let view = push::view(&id, &webhook);
-            let session = call.session().map_err(fault)?;
-            call.host.put_webhook(session, webhook).map_err(fault)?;
-            respond(&asked, &view)
+            let created = push::create(call, &id, config).map_err(fault)?;
+            respond(&asked, &created)
         }
         Method::GetPush | Method::ListPush | Method::DeletePush => {
-            let found = stored_push(call, asked.method, asked.params()?).map_err(fault)?;
-            respond(&asked, &found)
+            let one: OneConfig = asked.params()?;
+            let (id, _) = own_task(call, &one.task_id).map_err(fault)?;
+            let session = call.session().map_err(fault)?;
+            let found = match asked.method {
+                Method::ListPush => Ok(push::list(session, &id)),
+                Method::DeletePush => push::delete(call, session, &one.key(&id)),
+                _ => push::find(session, &id, &one.key(&id)),
+            };
+            respond(&asked, &found.map_err(fault)?)
         }
     }
 }
@@ -190,27 +194,6 @@ fn own_task(call: &Call<'_>, id: &str) -> Result<(TaskId, Task), Problem> {
     }
     let task = Task::read(session, &id)?;
     Ok((id, task))
-}
-
-/// Reads or removes configurations of push notifications of a task.
-fn stored_push(call: &Call<'_>, method: Method, params: OneConfig) -> Result<Value, Problem> {
-    let (id, _) = own_task(call, &params.task_id)?;
-    let session = call.session()?;
-    let (key, webhooks) = (push::key(&id, &params.id), push::of_task(session, &id));
-    match method {
-        Method::ListPush => {
-            let views: Vec<_> = webhooks.iter().map(|webhook| push::view(&id, webhook)).collect();
-            Ok(json!({"configs": views, "nextPageToken": ""}))
-        }
-        Method::DeletePush => {
-            call.host.remove_webhook(session, &key)?;
-            Ok(Value::Null)
-        }
-        _ => {
-            let found = webhooks.iter().find(|webhook| webhook.key == key);
-            found.map(|webhook| push::view(&id, webhook)).ok_or_else(|| Problem::not_found("configuration"))
-        }
-    }
 }
 
 /// Posts a message, or what it says to the calls of a task that waits.

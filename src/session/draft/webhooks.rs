@@ -26,15 +26,15 @@ impl Draft {
         self.webhooks().retain(|webhook| webhook.key != *key);
     }
 
-    /// Stores that the receiver has confirmed what this webhook was due for. Nothing is left to notify if the turn had ended
-    /// when the request was sent. A webhook that was replaced since then stays as it is.
-    pub(crate) fn confirm_webhook(&mut self, sent: &Webhook, had_ended: bool) {
+    /// Stores that the receiver has acknowledged what this webhook was due for. Nothing is left to send if the turn had ended
+    /// before the request. A webhook that was replaced since then stays as it is.
+    pub(crate) fn acknowledge_webhook(&mut self, sent: &Webhook, had_ended: bool) {
         self.webhooks().retain_mut(|webhook| {
             if !webhook.is_like(sent) {
                 return true;
             }
-            (webhook.confirmed, webhook.failures) = (sent.due, None);
-            webhook.due > webhook.confirmed || !had_ended
+            (webhook.acknowledged, webhook.failures) = (sent.due, None);
+            webhook.due > webhook.acknowledged || !had_ended
         });
     }
 
@@ -70,17 +70,17 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn a_webhook_stays_until_its_receiver_was_told_the_end() {
+    fn a_webhook_stays_until_its_receiver_has_acknowledged_the_end() {
         let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
         let state = SessionState::new(SessionMeta::new("s".into(), owner, Timestamp(0)));
         let mut draft = Draft::new(state);
         let key = WebhookKey { turn: "trn_1".into(), id: "w".into() };
         let sent = Webhook { due: 7, ..Webhook::new(key, "https://example.com/".into(), Vec::new()) };
         draft.put_webhook(sent.clone());
-        // The turn ended while the receiver was told that it runs.
-        draft.confirm_webhook(&sent, false);
+        // The turn ended while the request was sent that it runs.
+        draft.acknowledge_webhook(&sent, false);
         assert_eq!(draft.state().next_webhook().map(|(at, _)| at), Some(Timestamp(0)));
-        draft.confirm_webhook(&sent, true);
+        draft.acknowledge_webhook(&sent, true);
         assert_eq!(draft.state().webhooks.len(), 0);
     }
 }

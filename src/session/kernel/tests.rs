@@ -381,7 +381,7 @@ impl World {
                 assert!(!requested || runs, "needed follow-ups wait");
             }
             Act::Notify => {
-                // Of a turn that has ended, so it stays until its receiver has confirmed everything.
+                // Of a turn that has ended, so it stays until its receiver has acknowledged everything.
                 let key = WebhookKey { turn: "t".into(), id: "w".into() };
                 self.failed.remove(&Job::NotifyWebhook);
                 let webhooks = Rc::make_mut(&mut self.state.webhooks);
@@ -440,8 +440,8 @@ impl World {
             },
             Job::NotifyWebhook => {
                 let webhooks = Rc::make_mut(&mut self.state.webhooks);
-                webhooks[0].confirmed = self.notifying;
-                webhooks.retain(|webhook| webhook.due > webhook.confirmed);
+                webhooks[0].acknowledged = self.notifying;
+                webhooks.retain(|webhook| webhook.due > webhook.acknowledged);
             }
             Job::FollowUps => {
                 for progress in self.activity().follow_ups.values_mut() {

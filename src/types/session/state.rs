@@ -22,7 +22,7 @@ pub struct SessionState {
     pub child: Option<Rc<ChildState>>,
     /// What the tenant's ledger has confirmed.
     pub account: Rc<Account>,
-    /// The webhooks of turns that have not ended, or whose end is not confirmed.
+    /// The webhooks of turns that have not ended, or whose end is not acknowledged.
     pub webhooks: Rc<Vec<Webhook>>,
 }
 
@@ -168,8 +168,8 @@ impl SessionState {
         due.min_by_key(|(at, _)| *at)
     }
 
-    /// Returns whether a webhook can be removed when there are too many: its receiver has failed to confirm the end of the
-    /// turn.
+    /// Returns whether a webhook can be removed when there are too many: its receiver has not acknowledged the end
+    /// of the turn, and has failed.
     pub(crate) fn can_spare(&self, webhook: &Webhook) -> bool {
         webhook.failures.is_some() && self.has_ended(&webhook.key.turn)
     }

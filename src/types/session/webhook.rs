@@ -27,10 +27,10 @@ pub struct Webhook {
     /// Sequence number of the last record that it is notified of.
     #[serde(default)]
     pub due: u64,
-    /// Sequence number of the last record that the receiver has confirmed.
+    /// Sequence number of the last record that the receiver has acknowledged.
     #[serde(default)]
-    pub confirmed: u64,
-    /// The failures since the receiver last confirmed, if there are any.
+    pub acknowledged: u64,
+    /// The failures since the receiver's last acknowledgement, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
 }
@@ -52,13 +52,13 @@ pub struct Failures {
 impl Webhook {
     /// Creates a webhook that has not been notified.
     pub fn new(key: WebhookKey, url: String, headers: Vec<(String, String)>) -> Self {
-        Self { key, url, headers, due: 0, confirmed: 0, failures: None }
+        Self { key, url, headers, due: 0, acknowledged: 0, failures: None }
     }
 
     /// Returns when it must be notified: time 0 for at once, `None` for not before the next record. The end of the turn is
     /// computed from the state, because a version without webhooks may have ended it.
     pub fn due_at(&self, has_ended: bool) -> Option<Timestamp> {
-        let is_due = self.due > self.confirmed || has_ended;
+        let is_due = self.due > self.acknowledged || has_ended;
         is_due.then(|| self.failures.map_or(Timestamp(0), |failures| failures.retry_at))
     }
 

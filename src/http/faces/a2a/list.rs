@@ -4,11 +4,10 @@ use super::super::task_id::TaskId;
 use super::rpc::{Asked, INVALID_PARAMS, TASK_NOT_FOUND, VERSION};
 use super::task::Task;
 use crate::http::gateway::TenantCall;
-use crate::http::request::RequestExt;
 use crate::http::session::call::Call;
 use crate::ports::{ReaderRequest, session_store::Select};
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, Cursor, Problem, SessionId, Timestamp, UserId};
+use crate::types::{AgentId, Cursor, Problem, SessionId, Timestamp};
 use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -150,7 +149,7 @@ pub(super) async fn of_caller(
         "" => None,
         token => Some(Place::parse(token).ok_or_else(malformed_token)?),
     };
-    let user = call.caller.user.clone().or_else(|| call.request.query("user").map(UserId::from));
+    let user = call.listed_user();
     let agent = match call.params.get("agent") {
         "" => AgentId::from(DEFAULT_AGENT),
         agent => agent.into(),

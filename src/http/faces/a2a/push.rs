@@ -1,10 +1,11 @@
-//! Push notifications: webhooks that are told the status of a task.
+//! Push notifications: webhooks to which the status of a task is sent.
 
 use super::super::task_id::TaskId;
 use super::rpc::Fault;
 use super::task::Task;
 use crate::agent::SessionHost;
 use crate::agent::host::webhooks::WebhookSender;
+use crate::http::session::call::Call;
 use crate::http::session::message::NewWebhook;
 use crate::ports::{AllowedHosts, Http, HttpRequest};
 use crate::session::Session;
@@ -50,7 +51,7 @@ struct Authentication {
 pub(super) struct OneConfig {
     pub task_id: String,
     #[serde(default)]
-    pub id: String,
+    id: String,
 }
 
 impl PushConfig {
@@ -86,21 +87,46 @@ impl PushConfig {
     }
 }
 
-/// Returns the name of a configuration; an empty id means the default one.
-pub(super) fn key(task: &TaskId, id: &str) -> WebhookKey {
-    let id = if id.is_empty() { DEFAULT_ID } else { id };
-    WebhookKey { turn: task.turn.clone(), id: id.to_owned() }
+impl OneConfig {
+    /// Returns the name of the configuration. An empty id means the default one.
+    pub fn key(&self, task: &TaskId) -> WebhookKey {
+        let id = if self.id.is_empty() { DEFAULT_ID } else { &self.id };
+        WebhookKey { turn: task.turn.clone(), id: id.to_owned() }
+    }
+}
+
+/// Creates or replaces a configuration.
+pub(super) fn create(call: &Call<'_>, task: &TaskId, config: PushConfig) -> Result<Value, Problem> {
+    let webhook = config.checked(call.host, "/params")?.of(task.turn.clone());
+    let shown = view(task, &webhook);
+    call.host.put_webhook(call.session()?, webhook)?;
+    Ok(shown)
+}
+
+/// Returns a configuration.
+pub(super) fn find(session: &Session, task: &TaskId, key: &WebhookKey) -> Result<Value, Problem> {
+    let webhooks = &session.state().webhooks;
+    let found = webhooks.iter().find(|webhook| webhook.key == *key);
+    found.map(|webhook| view(task, webhook)).ok_or_else(|| Problem::not_found("configuration"))
+}
+
+/// Returns the configurations of a task.
+pub(super) fn list(session: &Session, task: &TaskId) -> Value {
+    let webhooks = &session.state().webhooks;
+    let own = webhooks.iter().filter(|webhook| webhook.key.turn == task.turn);
+    let own: Vec<_> = own.map(|webhook| view(task, webhook)).collect();
+    json!({"configs": own, "nextPageToken": ""})
+}
+
+/// Removes a configuration, if there is one.
+pub(super) fn delete(call: &Call<'_>, session: &Session, key: &WebhookKey) -> Result<Value, Problem> {
+    call.host.remove_webhook(session, key)?;
+    Ok(Value::Null)
 }
 
 /// Returns a configuration as clients read it: without its secrets.
-pub(super) fn view(task: &TaskId, webhook: &Webhook) -> Value {
+fn view(task: &TaskId, webhook: &Webhook) -> Value {
     json!({"id": webhook.key.id, "taskId": task.to_string(), "url": webhook.url})
-}
-
-/// Returns the webhooks of a task.
-pub(super) fn of_task(session: &Session, task: &TaskId) -> Vec<Webhook> {
-    let webhooks = &session.state().webhooks;
-    webhooks.iter().filter(|webhook| webhook.key.turn == task.turn).cloned().collect()
 }
 
 /// Sends the status of tasks to their webhooks.
