@@ -12,44 +12,74 @@ const TURNS: usize = 40;
 /// Highest accepted ratio of CPU time to the native stream.
 const GOAL: f64 = 1.1;
 
+/// The version of MCP whose requests name everything that they need.
+const MCP_VERSION: &str = "2026-07-28";
+
 /// A protocol: its name, and a turn in a session.
 type Face = (&'static str, fn(&str) -> Exchange);
 
-const FACES: [Face; 5] = [
+const FACES: [Face; 7] = [
     ("native", |session| Exchange {
         path: format!("/v1/sessions/{session}/messages"),
         body: json!({"content": "hello"}),
-        session: None,
+        headers: Vec::new(),
         first: "event: message.delta",
         last: "event: turn.completed",
     }),
     ("chat completions", |session| Exchange {
         path: "/v1/chat/completions".into(),
         body: json!({"model": "default", "stream": true, "messages": [{"role": "user", "content": "hello"}]}),
-        session: Some(session.into()),
+        headers: vec![("x-session-id", session.into())],
         first: "token",
         last: "data: [DONE]",
     }),
     ("responses", |session| Exchange {
         path: "/v1/responses".into(),
         body: json!({"model": "default", "stream": true, "input": "hello", "conversation": session}),
-        session: None,
+        headers: Vec::new(),
         first: "response.output_text.delta",
         last: "event: response.completed",
     }),
     ("AI SDK", |session| Exchange {
         path: "/api/chat".into(),
         body: json!({"id": session, "message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}}),
-        session: None,
+        headers: Vec::new(),
         first: "text-delta",
         last: "data: [DONE]",
     }),
     ("AG-UI", |session| Exchange {
         path: "/ag-ui".into(),
         body: json!({"threadId": session, "runId": "r", "messages": [{"role": "user", "content": "hello"}]}),
-        session: None,
+        headers: Vec::new(),
         first: "TEXT_MESSAGE_CONTENT",
         last: "RUN_FINISHED",
+    }),
+    ("MCP", |session| Exchange {
+        path: "/mcp".into(),
+        body: json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "ask_agent", "arguments": {"message": "hello", "session": session},
+            "_meta": {
+                "progressToken": 1,
+                "io.modelcontextprotocol/protocolVersion": MCP_VERSION,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        }}),
+        headers: vec![
+            ("mcp-protocol-version", MCP_VERSION.into()),
+            ("mcp-method", "tools/call".into()),
+            ("mcp-name", "ask_agent".into()),
+        ],
+        first: "notifications/progress",
+        last: "structuredContent",
+    }),
+    ("A2A", |session| Exchange {
+        path: "/a2a".into(),
+        body: json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": {
+            "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [{"text": "hello"}],
+        }}}),
+        headers: vec![("a2a-version", "1.0".into())],
+        first: "artifactUpdate",
+        last: "TASK_STATE_COMPLETED",
     }),
 ];
 

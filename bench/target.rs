@@ -215,7 +215,7 @@ impl Target {
                 (path, json!({ "content": text }), "event: message.delta", "event: turn.completed")
             }
         };
-        exchange(address, key, &Exchange { path, body, session: None, first, last })
+        exchange(address, key, &Exchange { path, body, headers: Vec::new(), first, last })
     }
 }
 
@@ -223,8 +223,8 @@ impl Target {
 pub struct Exchange {
     pub path: String,
     pub body: Value,
-    /// The value of the header `x-session-id`.
-    pub session: Option<String>,
+    /// Headers besides those of each request.
+    pub headers: Vec<(&'static str, String)>,
     /// What the first token contains.
     pub first: &'static str,
     /// What a complete stream contains.
@@ -233,15 +233,14 @@ pub struct Exchange {
 
 /// Sends a request and reads its stream to the end.
 pub fn exchange(address: SocketAddr, key: &str, asked: &Exchange) -> io::Result<Timing> {
-    let Exchange { path, body, session, first, last } = asked;
-    let headers = [
-        ("authorization", Some(format!("Bearer {key}"))),
-        ("content-type", Some("application/json".into())),
-        ("accept", Some("text/event-stream".into())),
-        ("x-session-id", session.clone()),
+    let Exchange { path, body, headers, first, last } = asked;
+    let all = [
+        ("authorization", format!("Bearer {key}")),
+        ("content-type", "application/json".into()),
+        ("accept", "application/json, text/event-stream".into()),
     ];
-    let headers = headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let headers: Vec<_> = headers.collect();
+    let all = all.into_iter().chain(headers.iter().cloned()).map(|(name, value)| (name.to_owned(), value));
+    let headers: Vec<_> = all.collect();
     let start = Instant::now();
     let mut answer = http::send(address, "POST", path, &headers, body.to_string().as_bytes())?;
     let (mut stream, mut first_at) = (Vec::new(), None);

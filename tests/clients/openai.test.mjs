@@ -185,6 +185,8 @@ test("errors before and after the first byte", async () => {
   // The server may close the connection before all of such a body has arrived.
   await assert.rejects(client.chat.completions.create(ask("x".repeat(5 << 20))), (error) =>
     error.status === 413 || error instanceof OpenAI.APIConnectionError);
+  // So the next request on this connection may fail.
+  await until(() => fetch(`${url}/healthz`).then((response) => response.ok, () => false));
   await assert.rejects(client.chat.completions.create(ask("/fail auth")), OpenAI.InternalServerError);
   const stream = await client.chat.completions.create({ ...ask("/fail auth"), stream: true });
   await assert.rejects(read(stream), OpenAI.APIError);
