@@ -339,7 +339,7 @@ impl Client {
                     self.world.sched.sleep(dice.within(1, 300)).await;
                 }
             }
-            let pause = if self.scenario.slow { (1_000, 6_000) } else { (50, 900) };
+            let pause = if self.scenario.slow { (1_000, 6_000) } else { (100, 1_800) };
             self.world.sched.sleep(dice.within(pause.0, pause.1)).await;
         }
     }

@@ -21,33 +21,45 @@ const LONG_WORD: u64 = 13;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    Letters,
+    Lowercase,
+    Uppercase,
     Digits,
     Spaces,
     Signs,
 }
 
+/// The classes of the ASCII characters.
+const CLASSES: [Class; 128] = {
+    let mut classes = [Class::Signs; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        classes[byte as usize] = match byte {
+            b'a'..=b'z' => Class::Lowercase,
+            b'A'..=b'Z' => Class::Uppercase,
+            b'0'..=b'9' => Class::Digits,
+            b' ' | b'\t' | b'\n' | b'\r' => Class::Spaces,
+            _ => Class::Signs,
+        };
+        byte += 1;
+    }
+    classes
+};
+
 /// Estimates the tokens of a text.
 pub fn of_text(text: &str) -> u64 {
-    let (mut eighths, mut run, mut class, mut lower) = (0, 0, Class::Spaces, false);
+    let (mut eighths, mut run, mut class) = (0, 0, Class::Spaces);
     for c in text.chars() {
-        if !c.is_ascii() {
+        let Some(own) = CLASSES.get(c as usize) else {
             eighths += of_run(class, run) + beyond_ascii(c);
             (run, class) = (0, Class::Spaces);
             continue;
-        }
-        let own = match c {
-            'a'..='z' | 'A'..='Z' => Class::Letters,
-            '0'..='9' => Class::Digits,
-            ' ' | '\t' | '\n' | '\r' => Class::Spaces,
-            _ => Class::Signs,
         };
-        // An uppercase letter after a lowercase letter starts a new word.
-        if own != class || (lower && c.is_ascii_uppercase()) {
+        // Lowercase letters continue a word. An uppercase letter after a lowercase letter starts a new one.
+        if *own != class && (class, *own) != (Class::Uppercase, Class::Lowercase) {
             eighths += of_run(class, run);
-            (run, class) = (0, own);
+            run = 0;
         }
-        lower = c.is_ascii_lowercase();
+        class = *own;
         run += 1;
     }
     (eighths + of_run(class, run)).div_ceil(8)
@@ -57,9 +69,9 @@ pub fn of_text(text: &str) -> u64 {
 fn of_run(class: Class, run: u64) -> u64 {
     match class {
         _ if run == 0 => 0,
-        Class::Letters if run <= WORD => 8,
-        Class::Letters if run <= LONG_WORD => 12,
-        Class::Letters => 8 * run.div_ceil(5),
+        Class::Lowercase | Class::Uppercase if run <= WORD => 8,
+        Class::Lowercase | Class::Uppercase if run <= LONG_WORD => 12,
+        Class::Lowercase | Class::Uppercase => 8 * run.div_ceil(5),
         Class::Digits => 8 * run.div_ceil(3),
         Class::Signs => 8 * run.div_ceil(2),
         // A single space belongs to the following word.
