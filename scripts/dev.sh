@@ -54,6 +54,12 @@ until curl -fs -m 2 -o /dev/null "$url/healthz"; do
     sleep 0.2
 done
 
+# A malformed setting does not keep the server from starting, so it would show only in the first response.
+ready="$(curl -s -m 10 "$url/readyz")"
+case "$ready" in
+    *'"detail"'*) echo "==> warning: the server is not ready: $ready" >&2 ;;
+esac
+
 cat <<EOF
 
   page            $url/#key=$(key DEV_API_KEY)

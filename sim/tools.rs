@@ -7,7 +7,7 @@ use super::{
 };
 use async_trait::async_trait;
 use edge_harness::agent::{
-    DynTool, HarnessBuilder, Hook, RuntimeContext, ToolContext,
+    DynTool, HarnessBuilder, Hook, HookDraft, RuntimeContext, ToolContext,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
 use edge_harness::types::{Category, Effect, Invalid, Role, Source, ToolOutcome, ToolSpec, WaitKind};
@@ -217,16 +217,12 @@ struct Finisher {
 }
 
 impl Finisher {
-    fn finish(
-        &self,
-        cx: &RuntimeContext,
-        draft: &mut edge_harness::session::Draft,
-    ) -> Result<(), SubStepError> {
-        let messages = cx.session.messages();
+    fn finish(&self, cx: &RuntimeContext, draft: &mut HookDraft<'_>) -> Result<(), SubStepError> {
+        let messages = cx.messages();
         let own =
             messages.iter().rev().find(|message| message.role == Role::User && message.turn == *cx.turn());
         let said = own.map(|message| message.text()).unwrap_or_default();
-        draft.put_hook_document(&format!("finished/{}", cx.turn()), "true".into());
+        draft.put_document(&format!("finished/{}", cx.turn()), "true".into());
         let scenario = self.ledger.scenario.turn(&said);
         match scenario.map_or(Flaky::Works, |(_, turn)| turn.flaky) {
             Flaky::Works => Ok(()),
@@ -247,10 +243,10 @@ impl Hook for Finisher {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.finish(cx, event.draft)
+        self.finish(cx, &mut event.draft)
     }
 
     fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.finish(cx, event.draft)
+        self.finish(cx, &mut event.draft)
     }
 }

@@ -41,12 +41,16 @@ mod oauth;
 // Only a test runs it, and compiling it for the Worker takes minutes.
 #[cfg(not(target_family = "wasm"))]
 pub mod openapi;
+mod over_limit;
 pub mod owner;
 mod page;
 mod patch;
 pub mod pattern;
 pub mod placement;
 pub mod range;
+mod readiness;
+mod ready;
+mod refusal_pace;
 mod refusals;
 pub mod request;
 mod request_blocks;
@@ -71,6 +75,8 @@ pub use dispatch::{Handled, handle};
 pub use forward::Forward;
 pub use forwarded::ForwardedMessages;
 pub use gateway::{Gateway, GatewayConfig, MalformedSetting};
+pub use readiness::Readiness;
+pub use refusal_pace::RefusalPace;
 pub use refusals::Refusals;
 pub use request::{MAX_BODY, Request, RequestExt};
 pub use request_blocks::RequestBlocks;

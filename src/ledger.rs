@@ -20,7 +20,7 @@ use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, rc::Rc, time::Duration};
 
 /// How long a slot lasts whose turn has been admitted. A turn that has started renews it.
 pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
@@ -33,10 +33,16 @@ const ERASED_DAYS: u64 = 1;
 /// The unit of the limit of requests.
 const MINUTE: Duration = Duration::from_mins(1);
 
+/// The version of the documents, and the newest that this program reads. Without a document of this version, it is 1: the
+/// first change of a shape that an older Worker would misread has to raise it and write the document.
+const SCHEMA: u32 = 1;
+
 /// The keys of the ledger's documents. Their spelling is stored and must never change.
 mod key {
     use crate::types::{Day, SessionId, UsageKey};
 
+    /// The version of all documents.
+    pub const SCHEMA: &str = "schema";
     /// The sessions that hold a slot.
     pub const SLOTS: &str = "slots";
     /// The requests of the current minute.
@@ -123,12 +129,29 @@ struct Requests {
 /// The ledger of one tenant. Its state is in the documents of its store, which no session shares.
 pub struct TenantLedger {
     store: Rc<dyn SessionStore>,
+    is_checked: Cell<bool>,
 }
 
 impl TenantLedger {
     /// Opens the ledger in a store.
     pub fn new(store: Rc<dyn SessionStore>) -> Self {
-        Self { store }
+        Self { store, is_checked: Cell::default() }
+    }
+
+    /// Checks that no newer version has written the ledger. Call it before anything else.
+    ///
+    /// # Errors
+    /// If a newer version has, or the store fails.
+    pub fn check(&self) -> Result<(), StoreError> {
+        if !self.is_checked.get() {
+            let stored = self.read::<u32>(key::SCHEMA)?.unwrap_or(1);
+            if stored > SCHEMA {
+                let why = format!("a newer version has written the ledger: {stored} instead of {SCHEMA}");
+                return Err(StoreError(why));
+            }
+            self.is_checked.set(true);
+        }
+        Ok(())
     }
 
     /// Decides whether a session may start one more turn.

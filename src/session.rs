@@ -326,7 +326,7 @@ impl Session {
             matches!(key, DocumentKey::Approval(_) | DocumentKey::Answer(_))
         };
         if waited != waits || waits && change.put.iter().any(is_decision) {
-            change.set_listed_at(Timestamp(0));
+            change.relist();
         }
     }
 

@@ -30,7 +30,7 @@ pub use stored::{StoredFiles, Stores};
 
 use crate::ports::{
     Filesystem,
-    filesystem::{Entry, File, FileResult, Precondition, Tree},
+    filesystem::{Entry, File, FileError, FileResult, Precondition, Tree},
 };
 use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
 use bytes::Bytes;
@@ -93,6 +93,15 @@ impl Workspaces {
     pub fn with_layer(mut self, wrap: WrapTree) -> Self {
         self.wraps.push(wrap);
         self
+    }
+
+    /// Checks that the object store can be read.
+    ///
+    /// # Errors
+    /// Returns an error when it is unavailable.
+    pub async fn check(&self) -> FileResult<()> {
+        let read = self.stores.blobs.get("!check", None).await;
+        read.map(drop).map_err(|error| FileError::Unavailable(error.to_string()))
     }
 
     /// Returns the tree of a scope.

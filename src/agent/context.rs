@@ -1,13 +1,13 @@
 //! The contexts of a turn and of a tool call: who is calling, and what may be changed. Never stored.
 
 use super::{RuntimeState, StateRules, ToolError, state::Merged};
-use crate::ports::{CancelToken, Clock, Spawner, session_store::Select, within};
+use crate::ports::{CancelToken, Clock, Spawner, StoreError, session_store::Select, within};
 use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, CallId, EventKind, Message, Mode, Owner, PlanRef, SessionId, Source, TenantId, Timestamp,
-    TurnId, UserId,
+    AgentId, CallId, EventKind, Message, Mode, Owner, PlanRef, SessionId, SessionState, Source, TenantId,
+    Timestamp, TurnId, UserId,
 };
 use futures::{
     future::{Either, LocalBoxFuture, select},
@@ -37,10 +37,10 @@ pub struct RuntimeContext {
     pub user: UserId,
     /// The agent.
     pub agent: AgentId,
-    /// The session.
-    pub session: Rc<Session>,
+    /// Not public: a hook must change the session in no other commit than those of its turn.
+    pub(crate) session: Rc<Session>,
     /// The permit of this start of the turn.
-    pub permit: Permit,
+    pub(crate) permit: Permit,
     /// The clock.
     pub clock: Rc<dyn Clock>,
     /// Runs tasks that outlive the turn.
@@ -70,6 +70,19 @@ impl RuntimeContext {
     /// Returns the turn's id.
     pub fn turn(&self) -> &TurnId {
         &self.permit.turn
+    }
+
+    /// Returns the session's state.
+    pub fn session_state(&self) -> SessionState {
+        self.session.state().clone()
+    }
+
+    /// Returns a document that a hook has written with [`HookDraft::put_document`](super::HookDraft::put_document).
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn document(&self, name: &str) -> Result<Option<String>, StoreError> {
+        self.session.hook_document(name)
     }
 
     /// Returns the conversation as the model sees it: the context window, with the user's message as hooks

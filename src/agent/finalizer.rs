@@ -5,7 +5,7 @@
 //! the log gets one terminal record.
 
 use super::{
-    HarnessAgent, RuntimeContext,
+    HarnessAgent, HookDraft, RuntimeContext,
     admission::unknown,
     ending::{Ending, INTERRUPTED, cut_off, is_bound},
     hook::{HookEvent, OnError, PostCall, SubStepError},
@@ -53,7 +53,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         // Usage of subagents whose calls are resolved was charged when they were resolved.
         let waiting = session.waiting_calls();
         for status in ending.statuses.iter().filter(|status| waiting.contains(&status.call_id)) {
-            let charged = TurnMachine(&mut turn).add_subagent_usage(status.usage, status.cost_usd);
+            let charged = TurnMachine(&mut turn).charge_subagent(status);
             draft.record(Some(&turn.id), charged);
         }
         if let TurnPhase::Tools { calls } = &turn.phase {
@@ -98,7 +98,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             Some(error) => {
                 for hook in agent.hooks.at(HookEvent::Error) {
                     isolated(hook.name(), draft, &mut sub_steps_failed, |draft| {
-                        hook.on_error(&mut OnError { error, usage, cost_usd, draft }, cx)
+                        hook.on_error(
+                            &mut OnError { error, usage, cost_usd, draft: HookDraft::new(draft) },
+                            cx,
+                        )
                     });
                 }
             }
@@ -106,7 +109,16 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                 let (reply, stop_reason) = (reply.as_ref(), ending.reason);
                 for hook in agent.hooks.at(HookEvent::PostCall) {
                     isolated(hook.name(), draft, &mut sub_steps_failed, |draft| {
-                        hook.post_call(&mut PostCall { reply, usage, cost_usd, stop_reason, draft }, cx)
+                        hook.post_call(
+                            &mut PostCall {
+                                reply,
+                                usage,
+                                cost_usd,
+                                stop_reason,
+                                draft: HookDraft::new(draft),
+                            },
+                            cx,
+                        )
                     });
                 }
             }

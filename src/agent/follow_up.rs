@@ -106,11 +106,11 @@ impl Hook for FollowUpHook {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.draft(event.draft, cx.clock.now())
+        self.draft(event.draft.whole(), cx.clock.now())
     }
 
     fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.draft(event.draft, cx.clock.now())
+        self.draft(event.draft.whole(), cx.clock.now())
     }
 }
 

@@ -6,7 +6,7 @@
 //!                    any failure of the turn ─▶ Error
 //! ```
 
-use super::RuntimeContext;
+use super::{HookDraft, RuntimeContext};
 use crate::session::artifacts::Stored;
 use crate::types::{
     Message, ModelRequest, ModelResponse, Owner, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec,
@@ -115,7 +115,7 @@ pub struct PostCall<'a> {
     /// Why the turn ended.
     pub stop_reason: StopReason,
     /// Changes to commit together with the end of the turn.
-    pub draft: &'a mut crate::session::Draft,
+    pub draft: HookDraft<'a>,
 }
 
 /// A non-fatal failure at the end of a turn.
@@ -132,7 +132,7 @@ pub struct OnError<'a> {
     /// The cost in US dollars, as far as prices are known.
     pub cost_usd: Option<f64>,
     /// Changes to commit together with the end of the turn.
-    pub draft: &'a mut crate::session::Draft,
+    pub draft: HookDraft<'a>,
 }
 
 /// A capability of the loop. Implement the events you want and name them in [`Hook::events`].

@@ -35,8 +35,8 @@ use crate::session::{
     window::Bounds,
 };
 use crate::types::{
-    BudgetPatch, ErrorCode, GeneratedId, Part, Problem, SessionMeta, SessionState, StorageQuota, TenantId,
-    TenantLimits, TenantPolicy, Timestamp, TurnId, TurnOptions,
+    BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, StorageQuota, TenantId, TenantLimits,
+    TenantPolicy, Timestamp, TurnId, TurnOptions,
     session::{Guidance, Webhook},
 };
 pub use account::Admittance;
@@ -299,10 +299,10 @@ impl SessionHost {
     /// `quota_exceeded`, or a failed directory.
     pub async fn check_new_session(&self, tenant: &TenantId, limits: &TenantLimits) -> Result<(), Problem> {
         let Some(limit) = limits.sessions.or(self.agent.settings.max_sessions) else { return Ok(()) };
-        let used = self.ports.directory.storage(tenant).await.map_err(directory_down)?;
+        let used = self.ports.directory.storage(tenant, None).await.map_err(directory_down)?;
         match used.sessions < limit {
             true => Ok(()),
-            false => Err(Problem::new(ErrorCode::QuotaExceeded, StorageQuota::Sessions.to_string())),
+            false => Err(Problem::over_quota(StorageQuota::Sessions)),
         }
     }
 

@@ -2,7 +2,7 @@
 //! call, and each end of a turn.
 
 use crate::agent::{
-    Hook, RuntimeContext,
+    Hook, HookDraft, RuntimeContext,
     hook::{HookEvent, OnError, PostActing, PostCall, PostReasoning, SubStepError},
 };
 use crate::ports::Log;
@@ -30,7 +30,7 @@ impl AgentTrace {
         self.log.line(&fields);
     }
 
-    fn turn_ms(cx: &RuntimeContext, draft: &crate::session::Draft) -> u64 {
+    fn turn_ms(cx: &RuntimeContext, draft: &HookDraft<'_>) -> u64 {
         let started = draft.state().activity.turn.as_ref().map(|turn| turn.started_at);
         started.map_or(0, |started| millis(cx.clock.now().since(started)))
     }
@@ -69,7 +69,7 @@ impl Hook for AgentTrace {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        let ms = Self::turn_ms(cx, event.draft);
+        let ms = Self::turn_ms(cx, &event.draft);
         self.line(
             cx,
             "turn.ended",
@@ -79,7 +79,7 @@ impl Hook for AgentTrace {
     }
 
     fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        let ms = Self::turn_ms(cx, event.draft);
+        let ms = Self::turn_ms(cx, &event.draft);
         self.line(
             cx,
             "turn.failed",

@@ -27,7 +27,7 @@ impl Hook for MemoryHandover {
         if state.get("break_handover").is_some_and(|broken| broken == true) {
             // The finalizer must discard this change, because the hook fails afterwards.
             state.insert("handed_over".into(), true.into());
-            event.draft.set_state(None, state, vec!["handed_over".into()]);
+            event.draft.set_state(state, vec!["handed_over".into()]);
             return Err(SubStepError("failed as requested".into()));
         }
         Ok(())

@@ -23,12 +23,12 @@ impl Hook for SessionPersistence {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.add_usage(event.usage, event.cost_usd);
+        event.draft.whole().add_usage(event.usage, event.cost_usd);
         Ok(())
     }
 
     fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.add_usage(event.usage, event.cost_usd);
+        event.draft.whole().add_usage(event.usage, event.cost_usd);
         Ok(())
     }
 }

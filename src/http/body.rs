@@ -23,7 +23,7 @@ pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
             format!("content-type is {essence:?}; send application/json"),
         ));
     }
-    parse(request.body())
+    parse(&request.body().bytes())
 }
 
 /// Reads the body as JSON; an empty body counts as `{}`.
@@ -31,7 +31,7 @@ pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
 /// # Errors
 /// `malformed_json`, `unsupported_media_type` or `validation_failed`.
 pub fn json_or_empty<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
-    if request.body().is_empty() { parse(b"{}") } else { json(request) }
+    if request.body().bytes().is_empty() { parse(b"{}") } else { json(request) }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -61,7 +61,8 @@ mod tests {
     }
 
     fn read(content_type: &str, body: &'static str) -> Result<Body, Problem> {
-        let request = http::Request::builder().header("content-type", content_type).body(body.into());
+        let request =
+            http::Request::builder().header("content-type", content_type).body(body.to_owned().into());
         json(&request.expect("a request"))
     }
 

@@ -1,4 +1,4 @@
-//! The bodies that an isolate reads at once, bounded in total.
+//! The bodies that an isolate holds at once, bounded in total.
 
 use super::request::MAX_BODY;
 use crate::types::Problem;
@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Maximum size of all bodies that are being read, in bytes. An isolate has 128 MB for everything.
+/// Maximum size of all bodies, from the start of their arrival until they are processed, in bytes. An isolate has 128 MB for everything.
 const MAX_BODIES: usize = 6 * MAX_BODY;
 
 /// Counts the bytes of the bodies of an isolate.
@@ -16,19 +16,14 @@ const MAX_BODIES: usize = 6 * MAX_BODY;
 pub struct BodyBudget(Arc<AtomicUsize>);
 
 impl BodyBudget {
-    /// Reserves memory for a body of this length; for the largest body if the length is unknown.
+    /// Reserves memory for this many bytes of a body.
     ///
     /// # Errors
     /// `unavailable` if the other bodies leave no room.
-    pub fn reserve(&self, length: Option<usize>) -> Result<BodyPermit, Problem> {
-        let bytes = length.unwrap_or(MAX_BODY);
-        let others = self.0.load(Ordering::Relaxed);
-        if others.saturating_add(bytes) > MAX_BODIES {
-            let detail = "the server is reading too many large bodies; try again";
-            return Err(Problem::unavailable(detail, format!("{others} bytes of bodies are being read")));
-        }
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Ok(BodyPermit { budget: Arc::clone(&self.0), bytes })
+    pub fn reserve(&self, bytes: usize) -> Result<BodyPermit, Problem> {
+        let mut permit = BodyPermit { budget: Arc::clone(&self.0), bytes: 0 };
+        permit.grow(bytes)?;
+        Ok(permit)
     }
 }
 
@@ -41,6 +36,21 @@ pub struct BodyPermit {
 }
 
 impl BodyPermit {
+    /// Reserves memory for more bytes of the body. A body that arrives slowly takes no room before it has arrived.
+    ///
+    /// # Errors
+    /// `unavailable` if the other bodies leave no room.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        let used = self.budget.load(Ordering::Relaxed);
+        if used.saturating_add(bytes) > MAX_BODIES {
+            let detail = "the server is reading too many large bodies; try again";
+            return Err(Problem::unavailable(detail, format!("{used} bytes of bodies are held")));
+        }
+        self.budget.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        Ok(())
+    }
+
     /// Returns the body, which holds the permit until it is dropped.
     pub fn hold(self, body: Vec<u8>) -> Bytes {
         Bytes::from_owner(Held(body, self))
@@ -70,16 +80,19 @@ mod tests {
     #[test]
     fn bodies_are_bounded_in_total_until_they_are_dropped() {
         let budget = BodyBudget::default();
-        let mut permits: Vec<_> = (0..5).filter_map(|_| budget.reserve(None).ok()).collect();
-        permits.extend(budget.reserve(Some(MAX_BODY - 10)).ok());
-        assert_eq!(permits.len(), 6);
-        assert!(budget.reserve(Some(10)).is_ok());
-        let refused = budget.reserve(Some(11)).map(drop).expect_err("no room");
+        let mut permits: Vec<_> = (0..5).filter_map(|_| budget.reserve(MAX_BODY).ok()).collect();
+        let mut arriving = budget.reserve(0).expect("room");
+        arriving.grow(MAX_BODY - 10).expect("room");
+        assert!(budget.reserve(10).is_ok());
+        let refused = budget.reserve(11).map(drop).expect_err("no room");
         assert_eq!((refused.code, refused.retry_after_s), (ErrorCode::Unavailable, Some(2)));
+        assert!(arriving.grow(11).is_err());
         permits.pop();
-        assert!(budget.reserve(Some(MAX_BODY)).is_ok() && budget.reserve(Some(MAX_BODY + 1)).is_err());
+        assert!(arriving.grow(11).is_ok() && budget.reserve(MAX_BODY).is_err());
+        drop(arriving);
+        assert!(budget.reserve(MAX_BODY).is_ok());
         drop(permits);
-        let body = budget.reserve(Some(3)).expect("room").hold(b"abc".to_vec());
+        let body = budget.reserve(3).expect("room").hold(b"abc".to_vec());
         let part = body.slice(1..);
         drop(body);
         assert_eq!((part.as_ref(), budget.0.load(Ordering::Relaxed)), (&b"bc"[..], 3));

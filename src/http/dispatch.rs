@@ -17,7 +17,7 @@ use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response, ResponseExt};
 use super::route::{Handler, Responding, RouteMatch};
-use super::{auth, cors, oauth, request_limit, routes};
+use super::{auth, cors, oauth, over_limit, request_limit, routes};
 use crate::types::{ErrorCode, Principal, Problem, RequestId, Scope, SessionId, TenantId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
@@ -120,7 +120,7 @@ async fn dispatch(
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             let session = SessionId::parse(params.get("id")).ok_or_else(|| Problem::not_found("session"))?;
             let message = match found.route.starts_turn {
-                true => admitted(gateway, &principal, &session, &request)?,
+                true => admitted(gateway, &principal, &session, &request).await?,
                 false => None,
             };
             // A body of known length is passed on as a stream. The length has to be checked before: an object
@@ -139,7 +139,7 @@ async fn dispatch(
         Handler::Face(scope, face, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
-            to_session_of(face, gateway, request_id, &found, principal, request)
+            to_session_of(face, gateway, request_id, &found, principal, request).await
         }
         Handler::Split(scope, face, handler, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
@@ -147,7 +147,7 @@ async fn dispatch(
             let call = TenantCall { gateway, request_id, request: &request, params, caller: &principal };
             match handler(&call).await? {
                 Some(response) => Ok(Handled::Response(response)),
-                None => to_session_of(face, gateway, request_id, &found, principal, request),
+                None => to_session_of(face, gateway, request_id, &found, principal, request).await,
             }
         }
         Handler::NewSession(scope, _) => {
@@ -161,7 +161,7 @@ async fn dispatch(
 }
 
 /// Forwards a request of another protocol to the object of its session.
-fn to_session_of(
+async fn to_session_of(
     face: &Face,
     gateway: &Gateway,
     request_id: &RequestId,
@@ -174,7 +174,7 @@ fn to_session_of(
     check_agent(&gateway.config, target.agent.as_deref(), "/")?;
     let session = forward::target_session(gateway, &request, &found.params, &principal, &target)?;
     let message = match found.route.starts_turn && !target.controls {
-        true => admitted(gateway, &principal, &session, &request)?,
+        true => admitted(gateway, &principal, &session, &request).await?,
         false => None,
     };
     let body_read = request::has_body(request.method());
@@ -199,7 +199,7 @@ async fn authenticated(
 
 /// Refuses a message that the ledger would refuse, before it starts the object of its session. A message with an
 /// Idempotency-Key always passes: its session may have stored the response.
-fn admitted(
+async fn admitted(
     gateway: &Gateway,
     caller: &Principal,
     session: &SessionId,
@@ -210,11 +210,13 @@ fn admitted(
     }
     let (quota, now) = (gateway.quota(caller), gateway.clock.now());
     if let Some(reached) = gateway.refusals.find(&caller.tenant, quota, now) {
-        return Err(Problem::over_limit(reached, now));
+        return Err(over_limit::refuse(gateway, &caller.tenant, reached, reached.resets_at).await);
     }
     let Some(limit) = quota.concurrent_turns else { return Ok(None) };
-    let added = gateway.messages.add(&caller.tenant, session, limit, now);
-    added.map(Some).map_err(|reached| Problem::over_limit(reached, now))
+    match gateway.messages.add(&caller.tenant, session, limit, now) {
+        Ok(added) => Ok(Some(added)),
+        Err(reached) => Err(over_limit::refuse(gateway, &caller.tenant, reached, reached.resets_at).await),
+    }
 }
 
 /// Reads the body of a request whose method has one.
@@ -223,10 +225,11 @@ async fn read(
     body: impl Future<Output = Result<Bytes, Problem>>,
 ) -> Result<(), Problem> {
     if request::has_body(request.method()) {
-        *request.body_mut() = body.await?;
-        if request.body().len() > MAX_BODY {
+        let body = body.await?;
+        if body.len() > MAX_BODY {
             return Err(request::too_large());
         }
+        *request.body_mut() = body.into();
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ impl From<MemoryError> for Problem {
 
 impl From<StorageQuota> for Problem {
     fn from(quota: StorageQuota) -> Self {
-        Self::new(ErrorCode::QuotaExceeded, quota.to_string())
+        Self::over_quota(quota)
     }
 }
 
@@ -35,7 +35,8 @@ impl From<FileError> for Problem {
             FileError::NotFound => Self::not_found("file"),
             FileError::Conflict => problem(ErrorCode::PreconditionFailed),
             FileError::TooLarge(_) => problem(ErrorCode::PayloadTooLarge),
-            FileError::Full | FileError::Quota(_) => problem(ErrorCode::QuotaExceeded),
+            FileError::Full => problem(ErrorCode::QuotaExceeded),
+            FileError::Quota(quota) => Self::over_quota(*quota),
             FileError::ReadOnly => problem(ErrorCode::ReadOnly),
             FileError::Closed => Self::internal(error.to_string()),
             FileError::Unavailable(cause) => {

@@ -5,6 +5,8 @@ use super::credentials::DirectoryCredentials;
 use super::crypto::Cipher;
 use super::forwarded::ForwardedMessages;
 use super::pattern::Params;
+use super::readiness::Readiness;
+use super::refusal_pace::RefusalPace;
 use super::refusals::Refusals;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
@@ -94,10 +96,14 @@ pub struct Gateway {
     pub reader: Rc<dyn SessionReader>,
     /// The ledgers of the tenants.
     pub ledger: Rc<dyn Ledger>,
+    /// The result of the last check of the databases and the object store.
+    pub readiness: Readiness,
     /// The requests that this isolate has taken from them.
     pub requests: RequestBlocks,
     /// The daily limits that sessions have reported as reached.
     pub refusals: Refusals,
+    /// When the next refusals of tenants are due.
+    pub refusal_pace: RefusalPace,
     /// The messages that this isolate has forwarded to sessions.
     pub messages: ForwardedMessages,
     /// The moves of tenants between shards.

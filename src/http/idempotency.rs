@@ -45,7 +45,7 @@ impl RequestKey {
         let Some(key) = key(request)? else { return Ok(None) };
         let values: Vec<_> = params.values().collect();
         let scope = json!([request.method().as_str(), params.pattern(), values, owner]).to_string();
-        Ok(Some(Self { scope, key: key.to_owned(), body_hash: body_hash(request.body()) }))
+        Ok(Some(Self { scope, key: key.to_owned(), body_hash: body_hash(&request.body().bytes()) }))
     }
 }
 

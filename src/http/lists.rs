@@ -1,11 +1,11 @@
-//! Lists of the gateway: a tenant's sessions, and the models. Also the checks of health and readiness.
+//! Lists of the gateway: a tenant's sessions, and the models. Also the check of health.
 
 use super::gateway::{GatewayCall, TenantCall};
 use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
 use crate::ports::directory::SessionEntry;
-use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp};
+use crate::types::{AgentId, Problem, SessionId, SessionStatus, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -14,15 +14,6 @@ const OPENAPI: &str = include_str!("../../docs/openapi.json");
 
 /// `GET /healthz`.
 pub(super) async fn health(_call: &GatewayCall<'_>) -> Result<Response, Problem> {
-    response::json(StatusCode::OK, &json!({ "status": "ok" }))
-}
-
-/// `GET /readyz`. A malformed setting is named without its value, because everybody may read this.
-pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
-    let malformed: Vec<_> = call.gateway.config.malformed.iter().map(ToString::to_string).collect();
-    if !malformed.is_empty() {
-        return Err(Problem::new(ErrorCode::NotConfigured, malformed.join("\n")));
-    }
     response::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
@@ -85,7 +76,11 @@ fn view(entry: &SessionEntry) -> Value {
         "user": entry.user,
         "agent": entry.agent,
         "title": entry.title,
-        "status": if entry.pending > 0 { SessionStatus::Waiting } else { SessionStatus::Idle },
+        "status": match entry {
+            SessionEntry { pending: 1.., .. } => SessionStatus::Waiting,
+            SessionEntry { running: true, .. } => SessionStatus::Running,
+            _ => SessionStatus::Idle,
+        },
         "pending": entry.pending,
         "created_at": entry.created_at,
         "updated_at": entry.updated_at,

@@ -4,12 +4,41 @@ use super::loopback::is_loopback;
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
 use http::Method;
+use std::cell::RefCell;
 
 /// Largest body that is read, in bytes (4 MiB).
 pub const MAX_BODY: usize = 4 << 20;
 
 /// A request. Its body is empty until it has been read.
-pub type Request = http::Request<Bytes>;
+pub type Request = http::Request<RequestBody>;
+
+/// The body of a request. It can be released before the response, for which a request may wait as long as its turn runs.
+#[derive(Clone, Debug, Default)]
+pub struct RequestBody(RefCell<Bytes>);
+
+impl RequestBody {
+    /// Returns the body; empty after [`RequestBody::release`].
+    pub fn bytes(&self) -> Bytes {
+        self.0.borrow().clone()
+    }
+
+    /// Frees the memory of the body.
+    pub fn release(&self) {
+        self.0.take();
+    }
+}
+
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(RefCell::new(bytes))
+    }
+}
+
+impl From<String> for RequestBody {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
 
 /// Reads the head of a request as text.
 pub trait RequestExt {

@@ -3,8 +3,9 @@
 //! session.
 
 use super::gateway::Gateway;
+use super::over_limit;
 use super::request_blocks::{Refused, Taken};
-use crate::types::{Principal, Problem, Reached, TimedLimit};
+use crate::types::{Principal, Problem, Reached, TenantId, TimedLimit};
 use serde_json::json;
 use std::time::Duration;
 
@@ -22,22 +23,21 @@ pub async fn count(gateway: &Gateway, caller: &Principal) -> Result<(), Problem>
         return Ok(());
     };
     let (tenant, requests) = (&caller.tenant, &gateway.requests);
-    let refused = |Refused { resets_at, retry_at }| {
-        let (reached, now) = (Reached { limit: TimedLimit::RequestsPerMin, resets_at }, gateway.clock.now());
-        Problem::over_limit(reached, now).retry_at(retry_at, now)
-    };
     let mut waits = 0;
     let asked = loop {
         match requests.take(tenant, limit, waits, gateway.clock.now()) {
             Taken::Granted => return Ok(()),
-            Taken::Refused(at) => return Err(refused(at)),
+            Taken::Refused(refused) => return Err(refuse(gateway, tenant, refused).await),
             Taken::Ask(block) => break block,
             Taken::Wait => gateway.clock.sleep(WAIT).await,
         }
         waits += 1;
     };
     match gateway.ledger.take_requests(tenant, asked, limit).await {
-        Ok(block) => requests.add(tenant, limit, asked, block).map_err(refused),
+        Ok(block) => match requests.add(tenant, limit, asked, block) {
+            Ok(()) => Ok(()),
+            Err(refused) => Err(refuse(gateway, tenant, refused).await),
+        },
         Err(error) => {
             requests.failed(tenant);
             gateway.log.error(
@@ -46,4 +46,9 @@ pub async fn count(gateway: &Gateway, caller: &Principal) -> Result<(), Problem>
             Ok(())
         }
     }
+}
+
+async fn refuse(gateway: &Gateway, tenant: &TenantId, Refused { resets_at, retry_at }: Refused) -> Problem {
+    let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at };
+    over_limit::refuse(gateway, tenant, reached, retry_at).await
 }

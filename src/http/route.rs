@@ -70,6 +70,8 @@ pub struct Route {
     pub creates_session: bool,
     /// Whether a request may start a turn.
     pub starts_turn: bool,
+    /// Whether the handler of a session's GET also handles HEAD. Most of them stream.
+    pub handles_head: bool,
 }
 
 impl Route {
@@ -85,6 +87,7 @@ impl Route {
             once: false,
             creates_session: false,
             starts_turn: false,
+            handles_head: false,
         }
     }
 
@@ -115,6 +118,12 @@ impl Route {
     /// Marks that a request may start a turn.
     pub const fn starts_turn(mut self) -> Self {
         self.starts_turn = true;
+        self
+    }
+
+    /// Also handles HEAD.
+    pub const fn handles_head(mut self) -> Self {
+        self.handles_head = true;
         self
     }
 

@@ -7,7 +7,9 @@ use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
-use super::{audit, export, keys, lists, memory, moves, oauth, tenants, tickets, usage, users, workspace};
+use super::{
+    audit, export, keys, lists, memory, moves, oauth, ready, tenants, tickets, usage, users, workspace,
+};
 use crate::types::Scope::{self, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -28,7 +30,7 @@ const DELETE: Method = Method::DELETE;
 /// All routes.
 pub static ROUTES: &[Route] = &[
     Route::new(GET, "/healthz", Handler::Public(run!(lists::health))),
-    Route::new(GET, "/readyz", Handler::Public(run!(lists::ready))),
+    Route::new(GET, "/readyz", Handler::Public(run!(ready::ready))),
     Route::new(GET, "/openapi.json", Handler::Public(run!(lists::openapi))),
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
@@ -59,7 +61,7 @@ pub static ROUTES: &[Route] = &[
     session(GET, "/v1/sessions/{id}/turns/{turn}", Read, run!(resource::turn)),
     session(GET, "/v1/sessions/{id}/events", Read, run!(events::events)).accepts_ticket(),
     session(GET, "/v1/sessions/{id}/ws", Read, run!(socket::open)).accepts_ticket(),
-    session(GET, "/v1/sessions/{id}/artifacts/{ref}", Read, run!(artifacts::download)),
+    session(GET, "/v1/sessions/{id}/artifacts/{ref}", Read, run!(artifacts::download)).handles_head(),
     session(POST, "/v1/sessions/{id}/attachments", Chat, run!(artifacts::attach)).once(),
     session(POST, "/v1/sessions/{id}/approvals/{call_id}", Chat, run!(decisions::approve)).once(),
     session(POST, "/v1/sessions/{id}/answers/{call_id}", Chat, run!(decisions::answer)).once(),
@@ -158,8 +160,8 @@ const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -
     Route::new(method, path, Handler::Operator(handler))
 }
 
-/// Finds the route of a method and a percent-encoded path. HEAD finds the GET routes of the gateway, but not those of
-/// sessions, of which most are streams.
+/// Finds the route of a method and a percent-encoded path. HEAD finds the GET routes of the gateway, and those of sessions
+/// that handle it.
 ///
 /// # Errors
 /// `not_found` for an unknown path; `method_not_allowed`, with the methods of the path, for another method.
@@ -169,7 +171,8 @@ pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
         let Some(params) = matches(route.path, path) else { continue };
         let is_head = *method == Method::HEAD
             && route.method == Method::GET
-            && matches!(route.handler, Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..));
+            && (route.handles_head
+                || matches!(route.handler, Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..)));
         if route.method == method || is_head {
             return Ok(RouteMatch { route, params });
         }

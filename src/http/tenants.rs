@@ -122,13 +122,14 @@ pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (directory, id) = (&call.gateway.directory, call.tenant());
     if let Some(deleted_at) = directory.deleted_at(&id).await? {
-        let (left, storage) = (directory.count_sessions(&id, None).await?, directory.storage(&id).await?);
+        let (left, storage) =
+            (directory.count_sessions(&id, None).await?, directory.storage(&id, None).await?);
         let view = json!({ "id": id, "deleted_at": deleted_at, "sessions_left": left, "storage": storage });
         return response::json(StatusCode::OK, &view);
     }
     let tenant = existing_tenant(call.gateway, &id).await?;
     let mut view = view(call.gateway, &tenant);
-    view["storage"] = json!(call.gateway.directory.storage(&tenant.id).await?);
+    view["storage"] = json!(call.gateway.directory.storage(&tenant.id, None).await?);
     let moved = call.gateway.moves.user_shards(&tenant.id).await?;
     if !moved.is_empty() {
         view["user_shards"] = json!(moved);

@@ -41,12 +41,13 @@ impl Group {
 /// `GET /v1/admin/tenants/{tenant}/usage`.
 pub(super) async fn of_tenant(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
-    respond(call.gateway, call.request, &tenant.id, None).await
+    let user = call.request.query("user").map(UserId::from);
+    respond(call.gateway, call.request, &tenant.id, user.as_ref()).await
 }
 
 /// `GET /v1/usage`. A token or ticket shows the usage of its own user only.
 pub(super) async fn own(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    respond(call.gateway, call.request, &call.caller.tenant, call.caller.user.as_ref()).await
+    respond(call.gateway, call.request, &call.caller.tenant, call.listed_user().as_ref()).await
 }
 
 async fn respond(
@@ -68,6 +69,7 @@ async fn respond(
             .ok_or_else(|| Problem::field("?group", "expected day, agent, model or user"))?,
     };
     let (limit, after) = (page::limit(request)?, page::cursor::<String>(request)?);
+    let storage = gateway.directory.storage(tenant, user).await?;
     let rows = gateway.ledger.usage(tenant, from, to).await?;
     let (mut groups, mut total) = (BTreeMap::<String, UsageTotals>::new(), UsageTotals::default());
     for row in rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
@@ -91,6 +93,7 @@ async fn respond(
         StatusCode::OK,
         &json!({
             "from": from, "to": to, "group": name, "data": data, "total": view(&total), "next_cursor": next,
+            "storage": storage,
         }),
     )
 }

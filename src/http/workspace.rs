@@ -60,7 +60,7 @@ pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
         Precondition::CreateOnly => true,
         Precondition::Any => tree.etag(Some(layer), &path).await?.is_none(),
     };
-    let entry = tree.write(&path, call.request.body().clone(), &condition).await?;
+    let entry = tree.write(&path, call.request.body().bytes(), &condition).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(response::json(status, &view(&entry, layer))?.with("etag", &quoted(&entry.etag)))
 }

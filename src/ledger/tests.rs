@@ -323,3 +323,13 @@ proptest! {
         prop_assert_eq!(sum.cost, NanoUsd(tokens * 1_000));
     }
 }
+
+#[test]
+fn a_ledger_of_a_newer_version_is_left_alone() {
+    let store = Rc::<MemorySessionStore>::default();
+    let newer = Batch { put: vec![(key::SCHEMA.to_owned(), "2".to_owned())], ..Batch::default() };
+    store.commit(newer).unwrap();
+    let refused = TenantLedger::new(store).check().unwrap_err();
+    assert!(refused.0.contains("a newer version has written the ledger"), "{refused}");
+    assert_eq!(TenantLedger::new(Rc::<MemorySessionStore>::default()).check(), Ok(()));
+}

@@ -168,6 +168,9 @@ pub trait Databases {
     fn named(&self, shard: &str) -> Option<Self::Database>;
 }
 
+/// Fails in a database that lacks the newest migration. It reads no rows.
+pub const PROBE: &str = "SELECT running FROM sessions LIMIT 0";
+
 /// Returns the rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, SqlError> {
     results

@@ -121,6 +121,9 @@ pub struct SessionEntry {
     /// Number of calls that wait for a person or a client.
     #[serde(default)]
     pub pending: u32,
+    /// Whether a turn has been running for some time.
+    #[serde(default)]
+    pub running: bool,
     /// The parent session of a subagent's session, which lists omit by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
@@ -155,6 +158,8 @@ pub const SHARDS_PER_SWEEP: usize = 20;
 /// tenant or a key adds its row of the audit trail in the same transaction.
 #[async_trait(?Send)]
 pub trait Directory {
+    /// Fails if a database cannot be read, or lacks the newest migration.
+    async fn check(&self) -> DirectoryResult<()>;
     /// Creates a tenant. Returns `false` if the id is taken.
     async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool>;
     /// Updates a tenant's name, issuer, rules, limits, and version. Returns `false` if the stored version is no longer
@@ -262,8 +267,8 @@ pub trait Directory {
     /// one.
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String>;
 
-    /// Returns what a tenant stores.
-    async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse>;
+    /// Returns what a tenant stores, or one of its users.
+    async fn storage(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<StorageUse>;
 
     /// Removes a bounded number of expired idempotency rows on up to [`SHARDS_PER_SWEEP`] shards, keys, and rows of the
     /// audit trail. Returns whether more are left.

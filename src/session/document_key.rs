@@ -39,8 +39,6 @@ pub enum DocumentKey {
     FirstResponse(String),
     /// The entry of a stored response in the index by expiry time.
     FirstResponseExpiry(Timestamp, String),
-    /// The form of [`DocumentKey::FirstResponse`] before there was an index.
-    UnindexedResponse(String),
     /// A document of a hook, by its name.
     Hook(String),
 }
@@ -52,8 +50,6 @@ pub enum Listing {
     ArtifactExpiries,
     /// All [`DocumentKey::FirstResponseExpiry`], in the order of their times.
     FirstResponseExpiries,
-    /// All [`DocumentKey::UnindexedResponse`].
-    UnindexedResponses,
     /// The parts of the state.
     State,
 }
@@ -63,7 +59,6 @@ impl Listing {
         match self {
             Self::ArtifactExpiries => "artifact-expiry/",
             Self::FirstResponseExpiries => "response-expiry/",
-            Self::UnindexedResponses => "idem/",
             Self::State => "state",
         }
     }
@@ -80,7 +75,6 @@ impl Listing {
                 let (at, response) = rest.split_once('/')?;
                 Some(DocumentKey::FirstResponseExpiry(Timestamp(at.parse().ok()?), response.into()))
             }
-            Self::UnindexedResponses => Some(DocumentKey::UnindexedResponse(rest.into())),
             Self::State => {
                 use DocumentKey::{Account, Activity, Background, Child, Guidance, State, Webhooks};
                 let parts = [State, Guidance, Activity, Background, Child, Account, Webhooks];
@@ -114,7 +108,6 @@ impl fmt::Display for DocumentKey {
             Self::FirstResponseExpiry(at, rest) => {
                 write!(f, "{}{:020}/{rest}", Listing::FirstResponseExpiries.prefix(), at.0)
             }
-            Self::UnindexedResponse(rest) => write!(f, "{}{rest}", Listing::UnindexedResponses.prefix()),
             Self::Hook(name) => write!(f, "hook/{name}"),
         }
     }
@@ -162,8 +155,7 @@ mod tests {
     fn the_spelling_of_each_key_is_fixed() {
         let rest = "POST /sessions/a/b".to_owned();
         let response = DocumentKey::FirstResponse(rest.clone());
-        let response_expiry = DocumentKey::FirstResponseExpiry(Timestamp(1_795_176_000_000), rest.clone());
-        let unindexed = DocumentKey::UnindexedResponse(rest);
+        let response_expiry = DocumentKey::FirstResponseExpiry(Timestamp(1_795_176_000_000), rest);
         let expiry = DocumentKey::ArtifactExpiry(Timestamp(1_795_176_000_000), "art_1".into());
         let keys = [
             (DocumentKey::State, "state"),
@@ -182,7 +174,6 @@ mod tests {
             (expiry.clone(), "artifact-expiry/00000001795176000000/art_1"),
             (response, "response/POST /sessions/a/b"),
             (response_expiry.clone(), "response-expiry/00000001795176000000/POST /sessions/a/b"),
-            (unindexed.clone(), "idem/POST /sessions/a/b"),
             (DocumentKey::Hook("audit/trn_1".into()), "hook/audit/trn_1"),
         ];
         for (key, text) in &keys {
@@ -191,7 +182,6 @@ mod tests {
         let listings = [
             (Listing::ArtifactExpiries, vec![expiry]),
             (Listing::FirstResponseExpiries, vec![response_expiry]),
-            (Listing::UnindexedResponses, vec![unindexed]),
             (Listing::State, keys[..7].iter().map(|(key, _)| key.clone()).collect()),
         ];
         for (listing, listed) in listings {

@@ -108,10 +108,7 @@ pub fn find(
     now: Timestamp,
 ) -> Result<Option<FirstResponse>, StoreError> {
     let place = format!("{route}/{key}");
-    let mut stored = session.document(&DocumentKey::FirstResponse(place.clone()))?;
-    if stored.is_none() {
-        stored = session.document(&DocumentKey::UnindexedResponse(place))?;
-    }
+    let stored = session.document(&DocumentKey::FirstResponse(place))?;
     let found: Option<FirstResponse> = stored.as_deref().map(decode).transpose()?;
     Ok(found.filter(|first| now.since(first.at) < KEEP))
 }
@@ -127,11 +124,6 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
         old.extend(indexed_response(session.store().as_ref(), &entry)?);
         old.push(entry);
     }
-    for (key, json) in document_key::list(session.store().as_ref(), Listing::UnindexedResponses)? {
-        if expiry(&json)? <= now {
-            old.push(key);
-        }
-    }
     if !old.is_empty() {
         session.commit(now, |draft| old.into_iter().for_each(|key| draft.delete(key)))?;
     }
@@ -144,15 +136,10 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
 /// When the store fails.
 pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
     let store = session.store().as_ref();
-    let mut next = match expiries(store, Listing::FirstResponseExpiries, None, 1)?.first() {
+    Ok(match expiries(store, Listing::FirstResponseExpiries, None, 1)?.first() {
         Some(DocumentKey::FirstResponseExpiry(at, _)) => Some(*at),
         _ => None,
-    };
-    for (_, json) in document_key::list(store, Listing::UnindexedResponses)? {
-        let at = expiry(&json)?;
-        next = Some(next.map_or(at, |next| next.min(at)));
-    }
-    Ok(next)
+    })
 }
 
 fn expiry(json: &str) -> Result<Timestamp, StoreError> {

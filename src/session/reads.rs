@@ -5,7 +5,7 @@ use crate::ports::{
     StoreError,
     session_store::{Page, Records, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Record};
+use crate::types::{EventKind, Message, Record, SessionId};
 use std::rc::Rc;
 
 impl Session {
@@ -36,6 +36,18 @@ impl Session {
     /// If the store fails, or the record cannot be parsed.
     pub fn first(&self, select: Select<'_>) -> Result<Option<Record>, StoreError> {
         self.records(Select { limit: 1, ..select }).next().transpose()
+    }
+
+    /// Returns the session that this one was forked from.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn forked_from(&self) -> Result<Option<SessionId>, StoreError> {
+        let created = self.first(Select { kinds: &["session.created"], ..Select::default() })?;
+        Ok(match created.map(|record| record.kind) {
+            Some(EventKind::SessionCreated { forked_from, .. }) => forked_from,
+            _ => None,
+        })
     }
 
     fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {

@@ -138,14 +138,10 @@ mod tests {
     fn the_final_status_becomes_the_outcome() {
         let outcome = |status, text: &str, error: Option<&str>| {
             let report = ChildStatus {
-                session: "s".into(),
-                call_id: "c".into(),
                 status,
                 text: text.into(),
                 error: error.map(str::to_owned),
-                pending: Vec::new(),
-                usage: Default::default(),
-                cost_usd: None,
+                ..ChildStatus::running("s".into(), "c".into())
             };
             report.outcome()
         };

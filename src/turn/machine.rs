@@ -4,8 +4,8 @@
 //! part of the session document, so another isolate can continue the turn from its last commit.
 
 use crate::types::{
-    Budget, CallId, CallState, CallStatus, EventKind, Price, StopReason, Timestamp, ToolCall, TurnError,
-    TurnId, TurnOptions, TurnPhase, TurnState, Usage,
+    Budget, CallId, CallState, CallStatus, ChildStatus, EventKind, Price, StopReason, Timestamp, ToolCall,
+    TurnError, TurnId, TurnOptions, TurnPhase, TurnState, Usage,
 };
 use std::time::Duration;
 
@@ -74,6 +74,8 @@ impl TurnMachine<'_> {
             repairs: 0,
             empty_responses: 0,
             subagents: 0,
+            steps_of_subagents: 0,
+            tool_calls_of_subagents: 0,
             usage: Usage::default(),
             cost_usd: None,
             options,
@@ -106,7 +108,7 @@ impl TurnMachine<'_> {
             _ if let Some(limit) = Self::exhausted(turn, turn.usage.total_tokens) => done(limit),
             TurnPhase::Reflect => Step::Reflect,
             TurnPhase::Summary { reason } => Step::Summarize { reason: *reason },
-            TurnPhase::Model if turn.steps >= turn.budget.max_steps => {
+            TurnPhase::Model if turn.used_steps() >= turn.budget.max_steps => {
                 Step::Summarize { reason: StopReason::MaxSteps }
             }
             TurnPhase::Model if turn.steps > 0 && turn.deadline.since(now) < MIN_REMAINING => {
@@ -151,7 +153,7 @@ impl TurnMachine<'_> {
 
     /// Returns whether the model gets another attempt after a response that violates the caller's schema.
     pub fn may_repair(turn: &TurnState) -> bool {
-        turn.repairs < MAX_REPAIRS && turn.steps + 1 < turn.budget.max_steps
+        turn.repairs < MAX_REPAIRS && turn.used_steps() + 1 < turn.budget.max_steps
     }
 
     /// Records a response that violates the caller's schema, for which the model gets another attempt.
@@ -162,7 +164,7 @@ impl TurnMachine<'_> {
 
     /// Returns whether the model gets another attempt after a response without text and calls.
     pub fn may_retry_empty(turn: &TurnState) -> bool {
-        turn.empty_responses < MAX_EMPTY_RESPONSES && turn.steps + 1 < turn.budget.max_steps
+        turn.empty_responses < MAX_EMPTY_RESPONSES && turn.used_steps() + 1 < turn.budget.max_steps
     }
 
     /// Records a response without text and calls, for which the model gets another attempt.
@@ -193,8 +195,11 @@ impl TurnMachine<'_> {
         }
     }
 
-    /// Adds the usage and cost of a subagent to the turn and returns the event for it.
-    pub fn add_subagent_usage(&mut self, usage: Usage, cost_usd: Option<f64>) -> EventKind {
+    /// Deducts what a subagent has used, at its end, from the turn's budget. Returns the event for it.
+    pub fn charge_subagent(&mut self, ended: &ChildStatus) -> EventKind {
+        let ChildStatus { usage, cost_usd, steps, tool_calls, .. } = *ended;
+        self.0.steps_of_subagents = self.0.steps_of_subagents.saturating_add(steps);
+        self.0.tool_calls_of_subagents = self.0.tool_calls_of_subagents.saturating_add(tool_calls);
         let step = Usage { window: None, ..usage };
         self.0.usage += step;
         if let Some(cost) = cost_usd {
@@ -212,7 +217,7 @@ impl TurnMachine<'_> {
     /// Returns whether the `n`th call of its step (from 0) is within the turn's budget.
     pub fn within_budget(turn: &TurnState, n: usize) -> bool {
         let TurnPhase::Tools { calls } = &turn.phase else { return false };
-        let before = u64::from(turn.tool_calls).saturating_sub(calls.len() as u64);
+        let before = u64::from(turn.used_tool_calls()).saturating_sub(calls.len() as u64);
         before + (n as u64) < u64::from(turn.budget.max_tool_calls)
     }
 
@@ -263,7 +268,7 @@ impl TurnMachine<'_> {
             self.0.phase = match (over_budget, reflect) {
                 (true, _) => TurnPhase::Summary { reason: StopReason::MaxToolCalls },
                 // A self-critique is useless when no further step is left.
-                (false, true) if self.0.steps < self.0.budget.max_steps => TurnPhase::Reflect,
+                (false, true) if self.0.used_steps() < self.0.budget.max_steps => TurnPhase::Reflect,
                 (false, _) => TurnPhase::Model,
             };
         }

@@ -1,6 +1,6 @@
 //! Errors as clients see them: RFC 9457 problems with stable codes; and [`BoxError`].
 
-use super::{Reached, TimedLimit, Timestamp};
+use super::{Reached, StorageQuota, TimedLimit, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Any error of work whose failure is only recorded: every error type, `&str` and `String` convert into it. Its
@@ -122,6 +122,8 @@ pub struct Problem {
     pub retry_after_s: Option<u32>,
     /// The limit of the tenant that the request has reached.
     pub reached: Option<Box<Reached>>,
+    /// The storage limit of the tenant that the request would exceed.
+    pub quota: Option<StorageQuota>,
     /// Methods that the resource supports (`allow`).
     pub allow: Option<String>,
     /// The cause for the operator's log. Never sent to the caller.
@@ -137,6 +139,7 @@ impl Problem {
             errors: Vec::new(),
             retry_after_s: None,
             reached: None,
+            quota: None,
             allow: None,
             cause: None,
         }
@@ -168,6 +171,11 @@ impl Problem {
     pub fn unavailable(detail: &str, cause: impl ToString) -> Self {
         let problem = Self::new(ErrorCode::Unavailable, detail);
         Self { retry_after_s: Some(2), cause: Some(cause.to_string()), ..problem }
+    }
+
+    /// Creates the response to a request that would exceed a storage limit of its tenant.
+    pub fn over_quota(quota: StorageQuota) -> Self {
+        Self { quota: Some(quota), ..Self::new(ErrorCode::QuotaExceeded, quota.to_string()) }
     }
 
     /// Creates the response to a request at `now` that has reached a limit of its tenant.
@@ -223,6 +231,9 @@ impl Problem {
         if let Some(reached) = &self.reached {
             body["limit"] = serde_json::json!(reached.limit);
             body["resets_at"] = serde_json::json!(reached.resets_at);
+        }
+        if let Some(quota) = &self.quota {
+            body["limit"] = serde_json::json!(quota);
         }
         body.to_string()
     }

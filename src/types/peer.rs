@@ -31,6 +31,12 @@ pub struct ChildStatus {
     /// Cost in US dollars, if the model has a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// Number of model calls.
+    #[serde(default)]
+    pub steps: u32,
+    /// Number of tool calls.
+    #[serde(default)]
+    pub tool_calls: u32,
 }
 
 impl ChildStatus {
@@ -50,6 +56,8 @@ impl ChildStatus {
             pending: Vec::new(),
             usage: Usage::default(),
             cost_usd: None,
+            steps: 0,
+            tool_calls: 0,
         }
     }
 

@@ -175,6 +175,12 @@ pub struct TurnState {
     /// Number of subagents started.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub subagents: u32,
+    /// Number of model calls of subagents that have ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steps_of_subagents: u32,
+    /// Number of tool calls of subagents that have ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tool_calls_of_subagents: u32,
     /// Tokens consumed so far.
     pub usage: Usage,
     /// Cost in US dollars so far; absent if the model has no price.
@@ -199,6 +205,16 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl TurnState {
+    /// Returns the number of model calls that count toward the budget.
+    pub fn used_steps(&self) -> u32 {
+        self.steps.saturating_add(self.steps_of_subagents)
+    }
+
+    /// Returns the number of tool calls that count toward the budget.
+    pub fn used_tool_calls(&self) -> u32 {
+        self.tool_calls.saturating_add(self.tool_calls_of_subagents)
+    }
+
     /// Returns whether the turn waits for a person or a client, and not only for running subagents.
     pub fn waits_for_people(&self) -> bool {
         self.waiting_since.is_some() && !self.delegated

@@ -269,6 +269,10 @@ fn ranges_follow_the_standard() {
     assert_eq!((status(&missing), header(&missing, "content-range")), (416, Some("bytes */20000")));
     assert_eq!(json_of(&missing)["code"], "range_not_satisfiable");
 
+    let head = respond(&stage, &request(&format!("HEAD /artifacts/{id}"), "", &[], "")).unwrap();
+    assert_eq!((status(&head), bytes(&head), header(&head, "etag")), (200, &b""[..], header(&whole, "etag")));
+    assert_eq!(header(&head, "content-length"), Some("20000"));
+
     let etag = header(&whole, "etag").unwrap();
     let same = get(&stage, &id, &[("if-none-match", etag)]).unwrap();
     assert_eq!((status(&same), bytes(&same)), (304, &b""[..]));

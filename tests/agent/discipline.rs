@@ -9,7 +9,6 @@ use edge_harness::agent::{
 };
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::Clock;
-use edge_harness::session::SessionChange;
 use edge_harness::types::{
     BoxError, BudgetPatch, Effect, Message, ModelError, ModelErrorKind, ModelRequest, Part, Source,
     StopReason, Thinking, TurnOptions, TurnStatus,
@@ -312,9 +311,7 @@ impl Hook for Careless {
         &[HookEvent::PostCall]
     }
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event
-            .draft
-            .update(SessionChange { title: Some(Some("half done".into())), ..SessionChange::default() });
+        event.draft.set_title(Some("half done".into()));
         assert!(!self.0, "as scripted");
         Err(SubStepError("no".into()))
     }

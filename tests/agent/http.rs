@@ -25,7 +25,7 @@ pub fn request(route: &str, query: &str, headers: &[(&str, &str)], body: impl In
     let (method, path) = route.split_once(' ').unwrap();
     let roots = ["/v1/", "/api/", "/ag-ui", "/a2a", "/mcp"];
     let below = if roots.iter().any(|root| path.starts_with(root)) { "" } else { "/v1/sessions/s" };
-    let mut request = Request::new(body.into());
+    let mut request = Request::new(body.into().into());
     *request.method_mut() = method.parse().unwrap();
     *request.uri_mut() = format!("{below}{path}?{query}").parse().unwrap();
     let mut asked =

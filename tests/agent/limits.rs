@@ -1,10 +1,14 @@
 //! The limits of a tenant over time, and what its sessions report to its ledger.
 
-use crate::http::{ask, call, exchange, request, set_header, status, whole};
+use crate::http::{ask, call, exchange, principal, request, set_header, status, whole};
 use crate::stage::{NOW, Stage, ms};
 use edge_harness::agent::{Judge, Settings};
 use edge_harness::context::compaction::CompactionSettings;
-use edge_harness::http::{Response, session};
+use edge_harness::http::{
+    Response,
+    session::{self, socket::command},
+    upgrade::SocketState,
+};
 use edge_harness::memory::{Flush, MemorySettings};
 use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::Ledger;
@@ -330,4 +334,23 @@ fn an_erasure_in_the_middle_of_a_turn_frees_the_slot() {
     stage.run();
     assert!(is_free(&stage));
     assert_eq!(used(&stage).turns, 0, "a turn that was erased did not end");
+}
+
+#[test]
+fn commands_of_a_websocket_count_as_requests() {
+    let stage = Stage::demo();
+    post(&stage, "hello").unwrap();
+    stage.settle();
+    limit(&stage, TenantLimits { requests_per_min: Some(2), ..TenantLimits::default() });
+    let socket = SocketState { principal: principal(), session: "s".into() };
+    let send = || {
+        let text = json!({"type": "message", "content": "hello"}).to_string();
+        let response = block_on(command(&stage.host(), &socket, &text, &"req_1".into())).unwrap();
+        serde_json::from_str::<Value>(&response).unwrap()
+    };
+    assert_eq!([send(), send()].map(|response| response["type"].clone()), ["accepted", "accepted"]);
+    let refused = send();
+    assert_eq!(refused["problem"]["limit"], "requests_per_min", "{refused}");
+    stage.clock.advance(ms(60_000));
+    assert_eq!(send()["type"], "accepted");
 }

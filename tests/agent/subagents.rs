@@ -361,8 +361,12 @@ fn a_turn_runs_few_subagents_at_a_time() {
     stage.check();
     assert_eq!((most, children(&stage).len(), reply(&stage, "t1")), (8, 20, "it came to: said hello".into()));
     // Each has its share of what the turn had left.
-    let budget = session(&stage, &children(&stage)[0]).1.state().meta.budget;
-    assert_eq!((budget.max_steps, budget.max_tool_calls), (49 / 8, 80 / 8));
+    let budget = |number: usize| {
+        let budget = session(&stage, &children(&stage)[number]).1.state().meta.budget;
+        (budget.max_steps, budget.max_tool_calls)
+    };
+    assert_eq!(budget(0), (49 / 8, 80 / 8));
+    assert_eq!(budget(19), ((49 - 16) / 4, 80 / 4), "16 have ended with one step each");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::stage::{ADMIN, DEV, NOW, Request, Stage, config, delete, get, ids, post, request};
 use edge_harness::http::{GatewayConfig, MalformedSetting, RequestExt};
-use edge_harness::types::Scope;
+use edge_harness::types::{Scope, session::SCHEMA};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -23,7 +23,8 @@ fn health_needs_no_key_and_every_response_has_a_request_id() {
 #[test]
 fn a_malformed_operators_key_is_reported_and_opens_nothing() {
     let stage = Stage::new();
-    assert_eq!(stage.answer(get("/readyz")).body, json!({ "status": "ok" }));
+    let ready = stage.answer(get("/readyz")).body;
+    assert_eq!(ready, json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION"), "schema": SCHEMA }));
     let malformed = vec![MalformedSetting { name: "ADMIN_KEY", expects: "32 bytes: `openssl rand -hex 32`" }];
     let stage = Stage::with(GatewayConfig { admin_key: None, malformed, ..config() });
     assert_eq!(stage.answer(get("/healthz")).status, 200);
@@ -36,6 +37,21 @@ fn a_malformed_operators_key_is_reported_and_opens_nothing() {
         assert!(detail.contains("ADMIN_KEY") && detail.contains("openssl rand -hex 32"), "{detail}");
     }
     assert_eq!(stage.answer(get("/v1/sessions").bearer(DEV)).status, 200, "needs no operator's key");
+}
+
+#[test]
+fn a_deployment_without_its_databases_or_its_object_store_is_not_ready() {
+    let stage = Stage::new();
+    let ready = || stage.answer(get("/readyz")).status;
+    stage.directory.down.set(true);
+    assert_eq!(ready(), 503);
+    stage.directory.down.set(false);
+    assert_eq!(ready(), 503, "the result is remembered");
+    stage.clock.advance(Duration::from_secs(10));
+    assert_eq!(ready(), 200);
+    stage.blobs.down.set(true);
+    stage.clock.advance(Duration::from_secs(10));
+    assert_eq!(ready(), 503);
 }
 
 #[test]
@@ -198,7 +214,7 @@ fn the_gateway_assigns_a_new_sessions_id() {
     let stage = Stage::new();
     let chosen = stage.forward(post("/v1/sessions").bearer(DEV).json(&json!({ "id": "mine", "user": "u" })));
     assert_eq!((chosen.session.as_str(), chosen.body_read), ("mine", true));
-    assert_eq!(*chosen.request.body(), json!({ "id": "mine", "user": "u" }).to_string());
+    assert_eq!(chosen.request.body().bytes(), json!({ "id": "mine", "user": "u" }).to_string());
     let [a, b] = [(); 2].map(|()| stage.forward(post("/v1/sessions").bearer(DEV)).session);
     assert!(a.starts_with("ses_") && a != b);
 

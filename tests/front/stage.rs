@@ -4,8 +4,8 @@ use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::http::{
-    AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Refusals, RequestBlocks,
-    Response, handle,
+    AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace,
+    Refusals, RequestBlocks, Response, handle,
 };
 use edge_harness::memory::{Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
@@ -249,8 +249,10 @@ impl Stage {
             reader: objects.clone(),
             ledger: ledger.clone(),
             moves: Rc::new(InMemoryMoves::default()),
+            readiness: Readiness::default(),
             requests: RequestBlocks::default(),
             refusals: Refusals::default(),
+            refusal_pace: RefusalPace::default(),
             messages: ForwardedMessages::default(),
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
@@ -258,9 +260,13 @@ impl Stage {
         Self { gateway, directory, ledger, clock, web, objects, files, index, blobs, log }
     }
 
-    pub fn send(&self, request: Request) -> Handled {
+    pub async fn handle(&self, request: Request) -> Handled {
         let Request { head, body } = request;
-        block_on(handle(&self.gateway, head, async move { Ok(body) }))
+        handle(&self.gateway, head, async move { Ok(body) }).await
+    }
+
+    pub fn send(&self, request: Request) -> Handled {
+        block_on(self.handle(request))
     }
 
     pub fn answer(&self, request: Request) -> Answer {
@@ -326,6 +332,7 @@ impl Stage {
             created_at: at,
             updated_at: at,
             pending: 0,
+            running: false,
             parent: None,
         };
         block_on(self.directory.put_session(&entry)).unwrap();

@@ -10,6 +10,7 @@ mod answers;
 mod approvals;
 mod artifacts;
 mod audit;
+mod bodies;
 mod clients;
 mod compaction;
 mod consolidation;

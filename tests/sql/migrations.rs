@@ -1,7 +1,7 @@
 //! Migrations keep existing rows correct.
 
 use crate::sqlite::Sqlite;
-use edge_harness::platform::sql::{Sql, Statement};
+use edge_harness::platform::sql::{PROBE, Sql, Statement};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
@@ -98,4 +98,12 @@ fn the_error_of_a_missing_table_or_column_says_to_apply_the_migrations() {
         let why = failed.err().expect(sql).to_string();
         assert!(why.contains("apply the migrations"), "{why}");
     }
+}
+
+#[test]
+#[should_panic(expected = "no such column")]
+fn the_probe_fails_without_the_newest_migration() {
+    assert!(Sqlite::new().dump(PROBE).is_empty());
+    let migrations = std::fs::read_dir("migrations").unwrap().count();
+    Sqlite::upgraded(migrations - 1, PROBE);
 }

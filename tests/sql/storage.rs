@@ -10,7 +10,7 @@ use edge_harness::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Precondition, Row, Tree},
 };
-use edge_harness::types::{FilePath, StorageLimits, StorageQuota, StorageUse, TenantId, Timestamp};
+use edge_harness::types::{FilePath, StorageLimits, StorageQuota, StorageUse, TenantId, Timestamp, UserId};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use proptest::{option, prelude::*, sample::select};
@@ -50,7 +50,7 @@ fn tree(tenant: &str, scope: &str) -> Tree {
 }
 
 fn used(database: &Sqlite, tenant: &str) -> StorageUse {
-    read_use(&run(database, select_use(&TenantId::from(tenant)))).unwrap()
+    read_use(&run(database, select_use(&TenantId::from(tenant), None))).unwrap()
 }
 
 #[test]
@@ -87,6 +87,25 @@ fn memory_counts_toward_the_bytes() {
         Err(FileError::Quota(StorageQuota::StorageBytes)),
         "the first write"
     );
+}
+
+#[test]
+fn what_a_user_stores_is_counted() {
+    let database = Sqlite::new();
+    database.run_all(
+        "INSERT INTO files VALUES ('t', 'agents/a/users/u', 'x', 'e', 3, 1, 'text', 'abc'),
+           ('t', 'agents/b/users/u', 'y', 'e', 1, 1, 'text', 'y'),
+           ('t', 'agents/a/users/v', 'z', 'e', 9, 1, 'text', 'z'),
+           ('other', 'agents/a/users/u', 'z', 'e', 9, 1, 'text', 'z');
+         INSERT INTO memory_collections (id, tenant, user, agent, kind, documents, bytes)
+           VALUES (1, 't', 'u', 'a', 'facts', 2, 40), (2, 't', 'v', 'a', 'facts', 5, 50);
+         INSERT INTO sessions (tenant, id, user, agent, created_at, updated_at, parent)
+           VALUES ('t', '1', 'u', 'a', 1, 1, NULL), ('t', '2', 'u', 'a', 1, 1, '1'), ('t', '3', 'v', 'a', 1, 1, NULL);",
+    );
+    let (tenant, user) = (TenantId::from("t"), UserId::from("u"));
+    let own = read_use(&run(&database, select_use(&tenant, Some(&user)))).unwrap();
+    let expected = StorageUse { files: 2, file_bytes: 4, memory_rows: 2, memory_bytes: 40, sessions: 1 };
+    assert_eq!(own, expected);
 }
 
 proptest! {

@@ -96,13 +96,20 @@ pub fn send(
         request += &format!("{name}: {value}\r\n");
     }
     // A test may announce more than it sends, to check that the request is refused early.
-    let announced = header(headers, "content-length").is_some();
+    let is_chunked = header(headers, "transfer-encoding").is_some();
+    let announced = is_chunked || header(headers, "content-length").is_some();
     if !announced && (!body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH")) {
         request += &format!("content-length: {}\r\n", body.len());
     }
     // A single write, so that head and body are in one packet.
     let mut bytes = (request + "\r\n").into_bytes();
+    if is_chunked {
+        bytes.extend_from_slice(format!("{:x}\r\n", body.len()).as_bytes());
+    }
     bytes.extend_from_slice(body);
+    if is_chunked {
+        bytes.extend_from_slice(b"\r\n0\r\n\r\n");
+    }
     stream.write_all(&bytes)?;
 
     let mut connection = BufReader::new(Deadline { stream, deadline: Instant::now() + PATIENCE });

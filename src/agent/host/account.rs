@@ -14,8 +14,8 @@ use crate::session::{
     usage::{self, LogUsage},
 };
 use crate::types::{
-    Admission, Admitted, Problem, Receipt, Report, SessionId, SessionState, SlotUse, Standing, TenantId,
-    TimedLimit, Timestamp, session::Account,
+    Admission, Admitted, Problem, Reached, Receipt, Report, RequestBlock, SessionId, SessionState, SlotUse,
+    Standing, TenantId, TimedLimit, Timestamp, session::Account,
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -61,6 +61,23 @@ impl SessionHost {
     /// Returns whether a turn of this session has to be admitted. Otherwise it starts without a call of the ledger.
     pub fn needs_admission(&self) -> bool {
         !self.tenant_limits().quota().is_empty()
+    }
+
+    /// Counts a request of a tenant that the gateway does not see. Like the gateway, it lets the request pass if the ledger
+    /// cannot be reached.
+    ///
+    /// # Errors
+    /// `rate_limited` if the tenant has reached its limit of requests, or a failed store.
+    pub async fn count_request(self: &Rc<Self>, tenant: &TenantId) -> Result<(), Problem> {
+        self.open()?;
+        let Some(limit) = self.tenant_limits().requests_per_min else { return Ok(()) };
+        match self.ports.ledger.take_requests(tenant, 1, limit).await {
+            Ok(RequestBlock { granted: 0, ends_at }) => {
+                let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at: ends_at };
+                Err(Problem::over_limit(reached, self.now()))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Asks the ledger for one more turn of the session `id`, which may not be stored yet.

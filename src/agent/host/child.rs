@@ -157,6 +157,8 @@ impl SessionHost {
         status.error = end.error.map(|error| error.message);
         status.usage = end.usage;
         status.cost_usd = end.cost_usd;
+        status.steps = end.steps;
+        status.tool_calls = end.outcomes.values().sum();
         Ok(Some(status))
     }
 }

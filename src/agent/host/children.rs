@@ -122,8 +122,7 @@ impl SessionHost {
         let Some(child) = suspension.child() else { return Ok(()) };
         let record = child_completed(&suspension.call_id, child, status.status, Some(&status));
         let answered = Resolution::Answered { answer: json!(status) };
-        let charge = Some((status.usage, status.cost_usd));
-        let settled = Settled { suspension: suspension.resolved(answered), record, charge };
+        let settled = Settled { suspension: suspension.resolved(answered), record, charge: Some(status) };
         self.settle(session, vec![settled], Grants::default(), "subagent").map(drop)
     }
 
@@ -293,8 +292,9 @@ impl SessionHost {
         };
         let left = |max: f64| (max - turn.cost_usd.unwrap_or(0.0)).max(0.0) / siblings as f64;
         let budget = Budget {
-            max_steps: share(turn.budget.max_steps, turn.steps).min(kind.max_steps.unwrap_or(u32::MAX)),
-            max_tool_calls: share(turn.budget.max_tool_calls, turn.tool_calls),
+            max_steps: share(turn.budget.max_steps, turn.used_steps())
+                .min(kind.max_steps.unwrap_or(u32::MAX)),
+            max_tool_calls: share(turn.budget.max_tool_calls, turn.used_tool_calls()),
             max_tokens: turn
                 .budget
                 .max_tokens

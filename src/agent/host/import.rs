@@ -83,7 +83,9 @@ impl SessionHost {
         }
         let session = match self.recover()? {
             Some(session) => {
-                if session.state().meta.user != snapshot.meta.meta.user {
+                if session.state().meta.user != snapshot.meta.meta.user
+                    || session.forked_from()? != snapshot.forked_from
+                {
                     return Ok(Imported::Taken);
                 }
                 if is_child {

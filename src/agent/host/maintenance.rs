@@ -2,7 +2,12 @@
 
 use super::{SessionHost, directory_down};
 use crate::ports::{StoreError, directory::SessionEntry};
-use crate::session::{Session, artifacts::ArtifactError, idempotency, kernel::Job};
+use crate::session::{
+    Session,
+    artifacts::ArtifactError,
+    idempotency,
+    kernel::{Job, LONG_TURN},
+};
 use crate::types::{Problem, SessionStatus, Timestamp};
 use std::rc::Rc;
 
@@ -14,7 +19,7 @@ impl SessionHost {
 
     /// Writes the session's entry in the list of sessions.
     pub(super) async fn update_list_entry(&self, session: &Session) -> Result<(), Problem> {
-        let entry = list_entry(session)?;
+        let entry = list_entry(session, self.now())?;
         let written = self.ports.directory.put_session(&entry).await;
         if !self.serves(session) {
             // The session was erased or reopened during the write.
@@ -26,10 +31,10 @@ impl SessionHost {
         }
         written.map_err(directory_down)?;
         // What changed during the write is written again.
-        let now = list_entry(session)?;
-        let is_current = (now.title, now.pending) == (entry.title, entry.pending);
+        let now = list_entry(session, self.now())?;
+        let is_current = (now.title, now.pending, now.running) == (entry.title, entry.pending, entry.running);
         let listed_at = if is_current { self.now() } else { Timestamp(0) };
-        session.commit(self.now(), |draft| draft.set_listed_at(listed_at))?;
+        session.commit(self.now(), |draft| draft.set_listed(listed_at, entry.running))?;
         Ok(())
     }
 
@@ -46,8 +51,8 @@ impl SessionHost {
     }
 }
 
-/// Returns the entry of a session in the list of sessions.
-fn list_entry(session: &Session) -> Result<SessionEntry, StoreError> {
+/// Returns the entry of a session in the list of sessions at `now`.
+fn list_entry(session: &Session, now: Timestamp) -> Result<SessionEntry, StoreError> {
     let is_waiting = session.state().status() == SessionStatus::Waiting;
     let pending = if is_waiting { session.pending()?.len() } else { 0 };
     let state = session.state();
@@ -60,6 +65,11 @@ fn list_entry(session: &Session) -> Result<SessionEntry, StoreError> {
         created_at: state.meta.created_at,
         updated_at: state.activity.totals.updated_at,
         pending: u32::try_from(pending).unwrap_or(u32::MAX),
+        running: state
+            .activity
+            .turn
+            .as_ref()
+            .is_some_and(|turn| !turn.waits_for_people() && now >= turn.started_at + LONG_TURN),
         parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
     })
 }

@@ -17,8 +17,8 @@ use crate::turn::{
     policy::{self, Verdict},
 };
 use crate::types::{
-    Approver, CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, RequestId, Resolution,
-    StopReason, Suspension, ToolCall, TurnStatus, Usage, Wait,
+    Approver, CallId, ChildStatus, Decider, Decision, ErrorCode, EventKind, Grants, Problem, RequestId,
+    Resolution, StopReason, Suspension, ToolCall, TurnStatus, Wait,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -68,8 +68,8 @@ pub enum TurnEffect {
 pub(super) struct Settled {
     pub suspension: Suspension,
     pub record: EventKind,
-    /// The usage and cost of a child.
-    pub charge: Option<(Usage, Option<f64>)>,
+    /// The final status of a child, whose use is deducted from the turn's budget.
+    pub charge: Option<ChildStatus>,
 }
 
 impl SessionHost {
@@ -380,7 +380,7 @@ impl SessionHost {
                 let turn = draft.turn_mut().filter(|turn| turn.id == suspension.turn);
                 let Some(turn) = turn else { continue };
                 turn.delegated = delegated;
-                let charged = charge.map(|(usage, cost)| TurnMachine(turn).add_subagent_usage(usage, cost));
+                let charged = charge.map(|ended| TurnMachine(turn).charge_subagent(&ended));
                 continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);
                 charged.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));
             }

@@ -80,6 +80,16 @@ struct JsonRpcErrorDetails {
     data: Option<Value>,
 }
 
+/// The server can serve requests.
+#[derive(JsonSchema)]
+pub(super) struct Ready {
+    status: HealthStatus,
+    /// The version of the server.
+    version: String,
+    /// The version of the stored shapes that it writes.
+    schema: u32,
+}
+
 /// The server runs.
 #[derive(JsonSchema)]
 pub(super) struct Health {
@@ -103,7 +113,7 @@ pub(super) struct ListedSession {
     agent: AgentId,
     /// The title.
     title: Option<String>,
-    /// `waiting` or `idle`: a running session is listed as `idle`.
+    /// The status. A session is listed as `running` when its turn has been running for ten seconds.
     status: SessionStatus,
     /// Number of calls that wait.
     pending: u32,
@@ -423,6 +433,8 @@ pub(super) struct UsageReport {
     data: Vec<UsageGroup>,
     total: UsageSums,
     next_cursor: Option<String>,
+    /// What is stored now.
+    storage: StorageUse,
 }
 
 /// A key, without the key itself.

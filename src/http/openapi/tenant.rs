@@ -1,14 +1,16 @@
 //! Workspace files, memory, usage, exports and models: what concerns a tenant and its users.
 
 use super::operation::{ErrorForm, JSON, Operation};
-use super::shapes::{Added, Consolidated, Erasing, File, Health, MemoryHits, Model, Models, UsageReport};
+use super::shapes::{
+    Added, Consolidated, Erasing, File, Health, MemoryHits, Model, Models, Ready, UsageReport,
+};
 use crate::http::memory::{
     Search, Space,
     import::{Facts, Turns},
 };
 use crate::http::page::Page;
 use crate::types::ErrorCode::{
-    InvalidRequest, MemoryBusy, NotConfigured, PreconditionFailed, QuotaExceeded, ReadOnly,
+    InvalidRequest, MemoryBusy, NotConfigured, PreconditionFailed, QuotaExceeded, ReadOnly, Unavailable,
 };
 use http::Method;
 use serde_json::json;
@@ -17,9 +19,13 @@ pub(super) fn general() -> Vec<Operation> {
     vec![
         Operation::get("/healthz", "getHealth", "Returns 200 while the Worker runs.")
             .returns::<Health>(200, "It runs."),
-        Operation::get("/readyz", "getReadiness", "Returns 200 if the settings of the deployment are valid.")
-            .returns::<Health>(200, "They are valid.")
-            .fails(&[NotConfigured]),
+        Operation::get(
+            "/readyz",
+            "getReadiness",
+            "Returns 200 if the settings are valid, and the databases and the object store can be read.",
+        )
+        .returns::<Ready>(200, "The server can serve requests.")
+        .fails(&[NotConfigured, Unavailable]),
         Operation::get("/openapi.json", "getOpenApi", "Returns this document.").returns_as(
             200,
             "An OpenAPI document.",
@@ -160,6 +166,7 @@ pub(super) fn days(operation: Operation) -> Operation {
         .query_as("from", "The first UTC day.", day())
         .query_as("to", "The last UTC day.", day())
         .query_as("group", "The field by which rows are grouped.", group)
+        .query("user", "The only user. A token has its own.")
         .list()
 }
 

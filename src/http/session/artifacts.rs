@@ -9,7 +9,8 @@ use crate::http::{
 };
 use crate::session::artifacts::{Content, Pointer};
 use crate::types::{ArtifactId, ErrorCode, GeneratedId, Problem};
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use serde_json::json;
 
 /// The content type of bytes for which none is given.
@@ -35,13 +36,18 @@ pub async fn download(call: &Call<'_>) -> Result<Response, Problem> {
         Selection::Part(range) => Some(range),
         Selection::Unsatisfiable => return Ok(unsatisfiable(call, pointer.bytes)),
     };
-    let bytes = artifacts.read(&pointer, range.clone()).await?;
+    let length = range.as_ref().map_or(pointer.bytes, |range| range.end - range.start);
+    let bytes = match *call.request.method() {
+        Method::HEAD => Bytes::new(),
+        _ => artifacts.read(&pointer, range.clone()).await?,
+    };
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = with_cache_headers(response::bytes(status, &pointer.mime_type, bytes), &etag)
         // The content is untrusted: a browser must not run it as a page of this origin.
         .with("content-disposition", &disposition::attachment(&file_name(&pointer)))
         .with("content-security-policy", "sandbox; default-src 'none'")
-        .with("x-content-type-options", "nosniff");
+        .with("x-content-type-options", "nosniff")
+        .with("content-length", &length.to_string());
     if let Some(range) = range {
         let place = format!("bytes {}-{}/{}", range.start, range.end - 1, pointer.bytes);
         response = response.with("content-range", &place);
@@ -71,12 +77,12 @@ fn content(request: &Request) -> Result<Content, Problem> {
     let content_type = request.header("content-type").unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let (name, mime_type, bytes) = if essence.eq_ignore_ascii_case("multipart/form-data") {
-        let file = multipart::first_file(content_type, request.body())?;
+        let file = multipart::first_file(content_type, &request.body().bytes())?;
         let file = file.ok_or_else(|| Problem::field("", "expected a form that contains a file"))?;
         (Some(file.name), file.content_type.unwrap_or_default(), file.bytes)
     } else {
         let given = request.header("content-disposition").and_then(disposition::filename);
-        (request.query("name").or(given), content_type.to_owned(), request.body().clone())
+        (request.query("name").or(given), content_type.to_owned(), request.body().bytes())
     };
     if bytes.is_empty() {
         return Err(Problem::field("", "the file is empty"));

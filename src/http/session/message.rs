@@ -148,6 +148,9 @@ pub(super) fn checked_post(
     if instructions.len() > MAX_OBJECT_BYTES {
         return Err(Problem::field("/instructions", format!("larger than {MAX_OBJECT_BYTES} bytes")));
     }
+    if body.max_output_tokens == Some(0) {
+        return Err(Problem::field("/max_output_tokens", "expected 1 or more"));
+    }
     let budget = body.budget.unwrap_or_default();
     check_budget(call, session.map(Rc::as_ref), &budget)?;
     Ok(Post {
@@ -161,7 +164,7 @@ pub(super) fn checked_post(
             output_schema: body.output_schema,
             client_tools: client_tools(call, body.client_tools)?,
             instructions,
-            max_output_tokens: body.max_output_tokens.map(|most| most.max(1)),
+            max_output_tokens: body.max_output_tokens,
         },
         on_busy: body.on_busy.unwrap_or_default(),
         webhook: body.webhook.map(|webhook| webhook.of(turn.clone())),

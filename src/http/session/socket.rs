@@ -94,6 +94,7 @@ async fn run(
         let detail = "expected a JSON object with `type`: `message`, `steer` or `abort`";
         return Err(Problem::field("/type", detail));
     }
+    host.count_request(&socket.principal.tenant).await?;
     let asked = SessionRequest {
         principal: socket.principal.clone(),
         session: socket.session.clone(),

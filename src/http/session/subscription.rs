@@ -73,8 +73,9 @@ enum Source {
 }
 
 impl TurnSubscription {
-    /// Subscribes to a turn.
+    /// Subscribes to a turn. Releases the body of the request, which may wait as long as the turn runs.
     pub fn new(call: &Call<'_>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
+        call.request.body().release();
         let interest = || Interest { turn: Some(turn.clone()), until_idle: false };
         let listen = |listener| {
             session.hub().listen(listener);

@@ -7,6 +7,7 @@ use crate::http::{
     request,
 };
 use crate::types::{ErrorCode, Problem};
+use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use js_sys::Uint8Array;
@@ -62,53 +63,64 @@ thread_local! {
     static BODIES: BodyBudget = BodyBudget::default();
 }
 
-/// Reads the body of a request. It counts as a body that is being read until its permit is dropped.
+/// Largest body that is read as a whole, with one call of JavaScript, in bytes. Room for it is reserved before it arrives.
+const SMALL_BODY: usize = 16 << 10;
+
+/// Reads the body of a request. It counts toward the bodies of this isolate until it is dropped.
 ///
 /// # Errors
-/// `payload_too_large` for a body of more than [`MAX_BODY`] bytes, `unavailable` if this isolate reads too many.
-pub async fn body(
-    from: &web_sys::Request,
-    length: Option<usize>,
-) -> std::result::Result<(Vec<u8>, BodyPermit), Problem> {
-    if length.is_some_and(|length| length > MAX_BODY) {
-        return Err(request::too_large());
-    }
-    let expected = if from.body().is_none() { Some(0) } else { length };
-    match BODIES.with(|bodies| bodies.reserve(expected)) {
-        Ok(permit) => Ok((read(from, length).await?, permit)),
-        Err(refused) => {
-            // A response before the body has arrived would break the connection between gateway and object.
-            if let Some(mut rest) = from.body().and_then(|body| BodyStream::new(&body).ok()) {
-                while let Some(Ok(_)) = rest.next().await {}
+/// `payload_too_large` for a body of more than [`MAX_BODY`] bytes, `unavailable` if this isolate holds too many.
+pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
+    let Some(stream) = from.body() else { return Ok(Bytes::new()) };
+    match length {
+        Some(length) if length > MAX_BODY => Err(request::too_large()),
+        Some(length) if length <= SMALL_BODY => match reserve(length) {
+            Ok(permit) => {
+                let buffer = from.array_buffer().map(JsFuture::from);
+                let buffer = buffer.map_err(|error| unreadable(thrown(error)))?.await;
+                let buffer = buffer.map_err(|error| unreadable(thrown(error)))?;
+                Ok(permit.hold(Uint8Array::new(&buffer).to_vec()))
             }
-            Err(refused)
+            Err(refused) => {
+                skip(opened(&stream)?).await;
+                Err(refused)
+            }
+        },
+        _ => {
+            let (mut stream, mut permit, mut whole) = (opened(&stream)?, reserve(0)?, Vec::new());
+            while let Some(chunk) = stream.next().await {
+                let chunk = chunk.map_err(|error| unreadable(error.to_string()))?;
+                if whole.len() + chunk.len() > MAX_BODY {
+                    return Err(request::too_large());
+                }
+                if let Err(refused) = permit.grow(chunk.len()) {
+                    drop((whole, permit));
+                    skip(stream).await;
+                    return Err(refused);
+                }
+                whole.extend_from_slice(&chunk);
+            }
+            Ok(permit.hold(whole))
         }
     }
 }
 
-async fn read(from: &web_sys::Request, length: Option<usize>) -> std::result::Result<Vec<u8>, Problem> {
-    let unreadable =
-        |error: String| Problem::new(ErrorCode::InvalidRequest, format!("the body cannot be read: {error}"));
-    match (length, from.body()) {
-        (Some(_), Some(_)) => {
-            let buffer = from.array_buffer().map(JsFuture::from);
-            let buffer = buffer.map_err(|error| unreadable(thrown(error)))?.await;
-            let buffer = buffer.map_err(|error| unreadable(thrown(error)))?;
-            Ok(Uint8Array::new(&buffer).to_vec())
-        }
-        (None, Some(stream)) => {
-            let mut stream = BodyStream::new(&stream).map_err(|error| unreadable(error.to_string()))?;
-            let mut whole = Vec::new();
-            while let Some(chunk) = stream.next().await {
-                whole.extend_from_slice(&chunk.map_err(|error| unreadable(error.to_string()))?);
-                if whole.len() > MAX_BODY {
-                    return Err(request::too_large());
-                }
-            }
-            Ok(whole)
-        }
-        (_, None) => Ok(Vec::new()),
-    }
+fn reserve(bytes: usize) -> std::result::Result<BodyPermit, Problem> {
+    BODIES.with(|bodies| bodies.reserve(bytes))
+}
+
+fn opened(stream: &web_sys::ReadableStream) -> std::result::Result<BodyStream, Problem> {
+    BodyStream::new(stream).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Reads a stream to its end. A response before the body has arrived would break the connection between gateway and
+/// object.
+async fn skip(mut stream: BodyStream) {
+    while let Some(Ok(_)) = stream.next().await {}
+}
+
+fn unreadable(error: String) -> Problem {
+    Problem::new(ErrorCode::InvalidRequest, format!("the body cannot be read: {error}"))
 }
 
 /// Converts a response, with `extra` headers on top, as lines of `name:value`.

@@ -7,12 +7,13 @@ use super::{
     setup,
 };
 use crate::http::{
-    Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Refusals, Request as HttpRequest,
-    RequestBlocks, erasure, handle, idempotency, moves, request, response, storage_limits,
+    Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace, Refusals,
+    Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, request, response,
+    storage_limits,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
-use futures::{FutureExt, TryFutureExt, future::join_all};
+use futures::{FutureExt, future::join_all};
 use js_sys::{Promise, Uint8Array};
 use serde_json::json;
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
@@ -76,7 +77,7 @@ async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Resp
     }
     let gateway = gateway(env)?;
     let length = request::length(&head);
-    let body = convert::body(request, length).map_ok(|(body, permit)| permit.hold(body));
+    let body = convert::body(request, length);
     match handle(&gateway, head, body).await {
         Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
@@ -97,13 +98,15 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
     let objects = env.durable_object("SESSION")?;
     let object = object_name(&forward.tenant, &head.session);
     let body = match forward.body_read {
-        true => Uint8Array::from(forward.request.body().as_ref()).into(),
+        true => Uint8Array::from(forward.request.body().bytes().as_ref()).into(),
         false => JsValue::UNDEFINED,
     };
     let target = match forward.had_ticket {
         true => JsValue::from_str(&forward.request.uri().to_string()),
         false => JsValue::UNDEFINED,
     };
+    // The object may respond only when its turn has ended.
+    forward.request.body().release();
     let value = json::ascii(&head)?;
     let sent = raw_forward(objects.as_ref(), &object, request, &target, FORWARD, &value, &body)?;
     let response: Response = JsFuture::from(sent).await?.unchecked_into();
@@ -162,8 +165,10 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         reader: Rc::new(Objects(env.durable_object("SESSION")?)),
         ledger: setup::ledger(env)?,
         moves: setup::moves(env)?,
+        readiness: Readiness::default(),
         requests: RequestBlocks::default(),
         refusals: Refusals::default(),
+        refusal_pace: RefusalPace::default(),
         messages: ForwardedMessages::default(),
         cache: setup::auth_cache(),
         log: Rc::new(ConsoleLog),

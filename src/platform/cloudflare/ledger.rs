@@ -60,6 +60,7 @@ impl TenantObject {
     /// Handles a message, and returns the response as JSON.
     fn answer(&self, message: Message) -> std::result::Result<String, StoreError> {
         let (ledger, clock) = &*self.inner;
+        ledger.check()?;
         let now = clock.now();
         match message {
             Message::Admit(admission) => json_of(&ledger.admit(&admission, now)?),

@@ -234,9 +234,7 @@ impl Inner {
         let mut head = convert::head(request);
         if request::has_body(head.method()) {
             let length = request::length(&head);
-            // The body does not count any more while the request waits for its turn.
-            let (body, _permit) = convert::body(request, length).await?;
-            *head.body_mut() = body.into();
+            *head.body_mut() = convert::body(request, length).await?.into();
         }
         let ForwardHead { principal, session, id, .. } = forward;
         let (principal, session, id) = (principal.clone(), session.clone(), id.clone());

@@ -77,6 +77,10 @@ impl InMemoryDirectory {
 
 #[async_trait(?Send)]
 impl Directory for InMemoryDirectory {
+    async fn check(&self) -> DirectoryResult<()> {
+        self.tables().map(drop)
+    }
+
     async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
         let taken = tables.tenants.contains_key(&tenant.id) || tables.deleted.contains_key(&tenant.id);
@@ -356,9 +360,10 @@ impl Directory for InMemoryDirectory {
     }
 
     /// Only the number of sessions: files and memory are in other tables.
-    async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse> {
+    async fn storage(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<StorageUse> {
         let tables = self.tables()?;
         let own = tables.sessions.values().filter(|s| s.tenant == *tenant && s.parent.is_none());
+        let own = own.filter(|s| user.is_none_or(|user| s.user == *user));
         Ok(StorageUse { sessions: own.count() as u64, ..StorageUse::default() })
     }
 

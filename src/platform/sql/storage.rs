@@ -3,7 +3,7 @@
 
 use super::{Rows, SqlError, Statement, Value, json};
 use crate::ports::filesystem::{Content, MAX_FILES, Precondition, Row, Tree};
-use crate::types::{StorageLimits, StorageQuota, StorageUse, TenantId};
+use crate::types::{StorageLimits, StorageQuota, StorageUse, TenantId, UserId};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -154,11 +154,27 @@ pub fn set_limits<'a>(tenant: &'a TenantId, limits: &StorageLimits, version: u64
     Statement::new(sql, vec![tenant.as_str().into(), version.into()])
 }
 
-/// Returns the statement that reads what a tenant stores; see [`read_use`].
-pub fn select_use(tenant: &TenantId) -> Statement<'_> {
-    let sql =
-        "SELECT files, file_bytes, memory_rows, memory_bytes, sessions FROM tenant_storage WHERE tenant = ?1";
-    Statement::new(sql, vec![tenant.as_str().into()])
+/// Returns the statement that reads what a tenant or one of its users stores; see [`read_use`].
+pub fn select_use<'a>(tenant: &'a TenantId, user: Option<&'a UserId>) -> Statement<'a> {
+    let Some(user) = user else {
+        let sql = "SELECT files, file_bytes, memory_rows, memory_bytes, sessions FROM tenant_storage \
+                   WHERE tenant = ?1";
+        return Statement::new(sql, vec![tenant.as_str().into()]);
+    };
+    let sum = |column, rows: &str| format!("(SELECT coalesce(sum({column}), 0) FROM {rows})");
+    let (trees, collections) = (
+        "file_trees WHERE tenant = ?1 AND owner = 'users/' || ?2",
+        "memory_collections WHERE tenant = ?1 AND user = ?2",
+    );
+    let sql = format!(
+        "SELECT {} AS files, {} AS file_bytes, {} AS memory_rows, {} AS memory_bytes, \
+         (SELECT count(*) FROM sessions WHERE tenant = ?1 AND user = ?2 AND parent IS NULL) AS sessions",
+        sum("files", trees),
+        sum("bytes", trees),
+        sum("documents", collections),
+        sum("bytes", collections),
+    );
+    Statement::new(sql, vec![tenant.as_str().into(), user.as_str().into()])
 }
 
 /// Reads the result of [`select_use`].

@@ -24,12 +24,13 @@ impl Draft {
 
     /// Makes the session's entry in the list of sessions be written again.
     pub fn relist(&mut self) {
-        self.set_listed_at(Timestamp(0));
+        self.background().listed_at = Timestamp(0);
     }
 
-    /// Stores when the session was last listed.
-    pub(crate) fn set_listed_at(&mut self, at: Timestamp) {
-        self.background().listed_at = at;
+    /// Stores when the session was last listed, and whether as running.
+    pub(crate) fn set_listed(&mut self, at: Timestamp, running: bool) {
+        let background = self.background();
+        (background.listed_at, background.listed_running) = (at, running);
     }
 
     /// Stores when the first document or artifact expires.

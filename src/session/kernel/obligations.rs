@@ -1,8 +1,8 @@
 //! Computes the jobs that follow from a session's state, and when each is due.
 
 use super::{
-    AFTER_REPLY, DISCARD_AFTER, Durable, Job, LISTING, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET, RENEW_BEFORE,
-    SessionKernel, WATCHDOG,
+    AFTER_REPLY, DISCARD_AFTER, Durable, Job, LISTING, LONG_TURN, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET,
+    RENEW_BEFORE, SessionKernel, WATCHDOG,
 };
 use crate::types::{ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnStatus};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,6 +23,19 @@ impl Obligation {
 
     fn at(due: Timestamp, job: Job) -> Self {
         Self { job, due, version: due.0 }
+    }
+}
+
+/// Returns when the session's entry in the list of sessions must be written.
+fn listing_due(state: &SessionState) -> Option<Timestamp> {
+    let (turn, listed) = (&state.activity.turn, &state.background);
+    let out_of_date = turn.is_none() && state.activity.totals.updated_at.since(listed.listed_at) > LISTING;
+    let runs_since = turn.as_ref().filter(|turn| !turn.waits_for_people()).map(|turn| turn.started_at);
+    match runs_since {
+        _ if listed.listed_at == Timestamp(0) || out_of_date => Some(NOW),
+        Some(started_at) if !listed.listed_running => Some(started_at + LONG_TURN),
+        None if listed.listed_running => Some(NOW),
+        _ => None,
     }
 }
 
@@ -62,12 +75,10 @@ impl SessionKernel {
                 obligations.push(Obligation::at(interval.next_at, Job::Tick(name)));
             }
         }
-        let out_of_date = state.activity.turn.is_none()
-            && state.activity.totals.updated_at.since(state.background.listed_at) > LISTING;
         let is_listed = !state.meta.ephemeral || state.status() == SessionStatus::Waiting;
-        if is_listed && (state.background.listed_at == Timestamp(0) || out_of_date) {
-            obligations.push(Obligation::now(Job::List, state.background.listed_at.0));
-        }
+        let version = state.background.listed_at.0;
+        let due = listing_due(state).filter(|_| is_listed);
+        obligations.extend(due.map(|due| Obligation { job: Job::List, due, version }));
         obligations.extend(state.background.purge_at.map(|at| Obligation::at(at, Job::Purge)));
         obligations.extend(durable.socket_expires_at.map(|at| Obligation::at(at, Job::CloseSockets)));
         // While an abort cancels the children, their tasks are not sent again.

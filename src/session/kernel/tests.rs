@@ -171,8 +171,12 @@ impl World {
         if !self.state.webhooks.is_empty() {
             owed.push((Job::NotifyWebhook, START));
         }
-        if self.state.background.listed_at == Timestamp(0) {
-            owed.push((Job::List, START));
+        let turn = self.state.activity.turn.as_ref().filter(|turn| !turn.waits_for_people());
+        match (turn, self.state.background.listed_running) {
+            _ if self.state.background.listed_at == Timestamp(0) => owed.push((Job::List, START)),
+            (Some(turn), false) => owed.push((Job::List, turn.started_at + LONG_TURN)),
+            (None, true) => owed.push((Job::List, START)),
+            _ => {}
         }
         if self.status.as_ref().is_some_and(ChildStatus::is_final) {
             owed.push((Job::NotifyParent, START));
@@ -248,6 +252,8 @@ impl World {
             repairs: 0,
             empty_responses: 0,
             subagents: 0,
+            steps_of_subagents: 0,
+            tool_calls_of_subagents: 0,
             usage: Default::default(),
             cost_usd: None,
             options: TurnOptions::default(),
@@ -459,7 +465,14 @@ impl World {
                 let runs = self.limited && self.state.status() == SessionStatus::Running;
                 Rc::make_mut(&mut self.state.account).slot_until = runs.then_some(until);
             }
-            Job::List => self.background().listed_at = self.now,
+            Job::List => {
+                let turn = self.state.activity.turn.as_ref();
+                let is_long =
+                    |turn: &TurnState| !turn.waits_for_people() && self.now >= turn.started_at + LONG_TURN;
+                let listed = (self.now, turn.is_some_and(is_long));
+                let background = self.background();
+                (background.listed_at, background.listed_running) = listed;
+            }
             Job::Purge => {
                 self.background().purge_at = self.state.background.purge_at.filter(|at| *at > self.now)
             }

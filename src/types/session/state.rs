@@ -91,6 +91,9 @@ pub struct Background {
     /// When the session was last listed in the directory.
     #[serde(default)]
     pub listed_at: Timestamp,
+    /// Whether it was listed as running.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listed_running: bool,
     /// State of the intervals, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,

@@ -1,13 +1,14 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
 //! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`,
-//! `0012_pending_calls.sql`, `0013_audit.sql`, `0017_user_shards.sql`, `0019_limits_due.sql`). Tenants, keys, secrets and
+//! `0012_pending_calls.sql`, `0013_audit.sql`, `0017_user_shards.sql`, `0019_limits_due.sql`,
+//! `0020_running_sessions.sql`). Tenants, keys, secrets and
 //! the audit trail are in the root database, with the operator's Idempotency-Keys. Those of a tenant and its list of
 //! sessions are on its shard.
 
 mod rows;
 
 use super::{Database, Rows, Shards, number, optional, time, timestamp};
-use crate::platform::sql::{Sql, SqlError, Statement, audit, storage, tenants};
+use crate::platform::sql::{PROBE, Sql, SqlError, Statement, audit, storage, tenants};
 use crate::ports::Directory;
 use crate::ports::directory::{
     AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SHARDS_PER_SWEEP,
@@ -29,7 +30,7 @@ const EXPIRED_AT_ONCE: usize = 500;
 
 const TENANT: &str = "SELECT id, name, created_at, jwt, shard, spread, permissions, limits, version FROM tenants WHERE deleted_at IS NULL";
 const SESSION: &str =
-    "SELECT tenant, id, user, agent, title, created_at, updated_at, pending, parent FROM sessions";
+    "SELECT tenant, id, user, agent, title, created_at, updated_at, pending, running, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
 const KEY_AND_POLICY: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions, \
                              t.limits, t.version FROM api_keys k JOIN tenants t ON t.id = k.tenant \
@@ -73,6 +74,11 @@ impl From<SqlError> for DirectoryError {
 
 #[async_trait(?Send)]
 impl Directory for D1Directory {
+    async fn check(&self) -> DirectoryResult<()> {
+        try_join_all(self.shards.all().iter().map(|shard| shard.run(PROBE, &[]))).await?;
+        Ok(())
+    }
+
     async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool> {
         self.change(tenants::create_tenant(tenant, audit)?).await
     }
@@ -223,10 +229,11 @@ impl Directory for D1Directory {
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
-        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at, parent, pending) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (tenant, id) DO UPDATE SET \
+        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at, parent, pending, running) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (tenant, id) DO UPDATE SET \
                    user = excluded.user, agent = excluded.agent, title = excluded.title, \
-                   created_at = excluded.created_at, updated_at = excluded.updated_at, pending = excluded.pending \
+                   created_at = excluded.created_at, updated_at = excluded.updated_at, pending = excluded.pending, \
+                   running = excluded.running \
                    WHERE excluded.updated_at >= sessions.updated_at";
         let args = [
             D1Type::Text(&entry.tenant),
@@ -238,6 +245,7 @@ impl Directory for D1Directory {
             time(entry.updated_at),
             optional(entry.parent.as_deref()),
             number(entry.pending.into()),
+            number(entry.running.into()),
         ];
         Ok(self.shards.of(&entry.tenant).await?.run(sql, &args).await?)
     }
@@ -370,9 +378,9 @@ impl Directory for D1Directory {
         row.map(|row| row.value).ok_or_else(|| DirectoryError("the row of the secret is missing".into()))
     }
 
-    async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse> {
+    async fn storage(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<StorageUse> {
         let used = self.shards.all_of(tenant).await?.into_iter().map(|shard| async move {
-            let results = Sql::batch(&shard, &[storage::select_use(tenant)]).await?;
+            let results = Sql::batch(&shard, &[storage::select_use(tenant, user)]).await?;
             Ok::<_, SqlError>(results.first().map(storage::read_use).transpose()?.unwrap_or_default())
         });
         Ok(try_join_all(used).await?.into_iter().fold(StorageUse::default(), |sum, used| sum + used))

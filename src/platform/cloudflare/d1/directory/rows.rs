@@ -101,6 +101,7 @@ pub struct SessionRow {
     pub created_at: f64,
     pub updated_at: f64,
     pub pending: f64,
+    pub running: f64,
     pub parent: Option<SessionId>,
 }
 
@@ -115,6 +116,7 @@ impl SessionRow {
             created_at: timestamp(self.created_at),
             updated_at: timestamp(self.updated_at),
             pending: self.pending as u32,
+            running: self.running > 0.0,
             parent: self.parent,
         }
     }

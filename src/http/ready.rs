@@ -1,0 +1,39 @@
+//! Whether a deployment can serve requests: its settings, its databases and its object store.
+
+use super::gateway::{Gateway, GatewayCall};
+use super::response::{self, Response};
+use crate::types::{ErrorCode, Problem, session::SCHEMA};
+use http::StatusCode;
+use serde_json::json;
+
+/// `GET /readyz`. A malformed setting is named without its value, because anyone may read this.
+pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let gateway = call.gateway;
+    let malformed: Vec<_> = gateway.config.malformed.iter().map(ToString::to_string).collect();
+    if !malformed.is_empty() {
+        return Err(Problem::new(ErrorCode::NotConfigured, malformed.join("\n")));
+    }
+    let now = gateway.clock.now();
+    let result = match gateway.readiness.get(now) {
+        Some(result) => result,
+        None => {
+            let result = check(gateway).await;
+            gateway.readiness.put(result.clone(), now);
+            result
+        }
+    };
+    result?;
+    let version = env!("CARGO_PKG_VERSION");
+    response::json(StatusCode::OK, &json!({ "status": "ok", "version": version, "schema": SCHEMA }))
+}
+
+async fn check(gateway: &Gateway) -> Result<(), Problem> {
+    let databases = gateway.directory.check().await;
+    databases.map_err(|error| {
+        let detail = "a database cannot be read, or lacks the newest migration; see the log";
+        Problem::unavailable(detail, error.to_string())
+    })?;
+    gateway.files.check().await.map_err(|error| {
+        Problem::unavailable("the object store cannot be read; see the log", error.to_string())
+    })
+}

@@ -1,0 +1,49 @@
+//! The memory that requests take while they wait for the end of their turns.
+
+use crate::support::{Gate, ModelServer, Script, Server};
+use serde_json::json;
+use std::thread;
+
+/// Number of requests that wait. The bodies that an isolate may hold at once are fewer, or smaller.
+const WAITING: usize = 24;
+
+/// The most by which the runtime may grow, in bytes. All bodies together have 90 MB.
+const MAX_GROWTH: u64 = 64 << 20;
+
+#[test]
+fn requests_that_wait_hold_no_bodies() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let of_model = gate.clone();
+    model.choose(move |_| Some(Script::new().hold(&of_model).say("Done.")));
+    let server = Server::start(json!({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(),
+        "DEFAULT_MODEL": "openai/m", "MEMORY_FLUSH": "never"}));
+    // Fields that the server does not know are ignored, so a body can be much larger than its message.
+    let body = |size: usize| json!({ "content": "Wait.", "unknown": "x".repeat(size) }).to_string();
+    let (small, large) = (body(10), body(15 << 18));
+    let client = server.client().with_header("content-type", "application/json");
+    thread::scope(|scope| {
+        let post = |session: String, body: &str, chunked: bool| {
+            let path = format!("/v1/sessions/{session}/messages");
+            let client = match chunked {
+                true => client.with_header("transfer-encoding", "chunked"),
+                false => client.clone(),
+            };
+            let body = body.to_owned();
+            scope.spawn(move || client.send("POST", &path, body.as_bytes()).expect(200));
+        };
+        post("first".into(), &large, false);
+        model.wait_for(1);
+        let growth = server.growth(|| {
+            for number in 1..=WAITING {
+                post(format!("large-{number}"), &large, false);
+                model.wait_for(1 + number);
+            }
+            for number in 1..=WAITING {
+                post(format!("chunked-{number}"), &small, true);
+            }
+            model.wait_for(1 + 2 * WAITING);
+        });
+        gate.open();
+        assert!(growth < MAX_GROWTH, "the runtime grew by {} MB", growth >> 20);
+    });
+}
