@@ -56,10 +56,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "hosts separated by commas",
-            doc: "Hosts to which clients of A2A may have push notifications sent, by https: `example.com`, \
-                  `*.example.org` for all hosts below it, or `*` for every public host. A host with its port, such as \
-                  `127.0.0.1:4000`, may also be on this machine or in a private network, and may use http. Not set: the \
-                  server sends no push notifications.",
+            doc: "Hosts that may receive the push notifications of A2A, by https: `example.com`, `*.example.org` for all \
+                  hosts below it, or `*` for every public host. A host with its port, such as `127.0.0.1:4000`, may also be \
+                  on this machine or in a private network, and may use http. Not set: the server sends no push \
+                  notifications.",
             example: "",
         },
     ],
