@@ -176,7 +176,7 @@ fn log_rows(ours: &Target, report: &mut Report) {
 }
 
 /// Measures the overhead of a tool call: scheduling, replay control, journal, records, events. Subtracts a
-/// plain turn, which stands for the second model call.
+/// plain turn, which costs as much as the second model call.
 fn tool_calls(ours: &Target, report: &mut Report) {
     eprintln!("turns with {MANY} tool calls");
     let texts = ["hello", USE_A_TOOL, USE_MANY_TOOLS];

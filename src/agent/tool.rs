@@ -97,8 +97,8 @@ pub trait Tool: 'static {
         Ok(())
     }
 
-    /// Returns the payload of a suspended call as it is now, if it differs from `shown`, so that nobody approves
-    /// something they have not seen. The call then keeps waiting, with the new payload.
+    /// Returns the payload of a suspended call as it is now, if it differs from `shown`, so that a person
+    /// approves only what they have seen. The call then keeps waiting, with the new payload.
     ///
     /// # Errors
     /// The payload cannot be read at the moment.

@@ -78,8 +78,8 @@ pub(super) async fn erase_user(
     }
 }
 
-/// Runs from cron: removes what is not used any more, and continues the erasure of deleted tenants. Returns whether work
-/// is left that the next run will do.
+/// Runs from cron: removes expired rows and unused objects, and continues the erasure of deleted tenants. Returns whether
+/// work is left for the next run.
 ///
 /// # Errors
 /// When the directory or the file store fails.

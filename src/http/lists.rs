@@ -19,7 +19,7 @@ pub(super) async fn health(_call: &GatewayCall<'_>) -> Result<Response, Problem>
 
 /// `GET /openapi.json`.
 pub(super) async fn openapi(_call: &GatewayCall<'_>) -> Result<Response, Problem> {
-    // Other origins may read it, because it is the same for everybody.
+    // Other origins may read it, because it is the same for all callers.
     Ok(response::bytes(StatusCode::OK, "application/json", OPENAPI)
         .with("cache-control", "public, max-age=3600")
         .with("access-control-allow-origin", "*"))

@@ -6,7 +6,7 @@ use crate::types::{ErrorCode, Problem, session::SCHEMA};
 use http::StatusCode;
 use serde_json::json;
 
-/// `GET /readyz`. A malformed setting is named without its value, because anyone may read this.
+/// `GET /readyz`. A malformed setting is named without its value, because this route is public.
 pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let gateway = call.gateway;
     let malformed: Vec<_> = gateway.config.malformed.iter().map(ToString::to_string).collect();

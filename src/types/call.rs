@@ -25,7 +25,7 @@ pub enum DenyReason {
     Blocked,
     /// A person declined it.
     Declined,
-    /// The approval expired before anyone decided.
+    /// The approval expired without a decision.
     Expired,
     /// The turn was aborted before the call ran.
     Canceled,

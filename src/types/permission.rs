@@ -39,7 +39,7 @@ pub enum Policy {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Decider {
-    /// Whoever may send messages to the session.
+    /// Each caller that may send messages to the session.
     #[default]
     User,
     /// A caller with the scope `approve`.

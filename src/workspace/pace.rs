@@ -1,6 +1,6 @@
 //! Limits the work of searches, and divides it into slices.
 //!
-//! A search cannot measure its time: the platform's clock stands still while code runs. It counts its work
+//! A search cannot measure its time: the platform's clock does not advance while code runs. It counts its work
 //! instead, in units of the time in which it examines a byte, which is a few nanoseconds.
 
 use crate::ports::Clock;

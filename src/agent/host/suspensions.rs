@@ -178,7 +178,7 @@ impl SessionHost {
         let changed = tool.changed_payload(answer, &suspension.wait.payload(), &owner).await;
         let changed = changed
             .map_err(|error| Problem::unavailable("the call's payload cannot be read; try again", error))?;
-        // The call may have been resolved meanwhile.
+        // The call may have been resolved during the await.
         let (Some(payload), Some(mut suspension)) = (changed, waiting()?) else { return Ok(()) };
         if let Wait::Question(shown) | Wait::Plan(shown) | Wait::External(shown) = &mut suspension.wait {
             *shown = payload;

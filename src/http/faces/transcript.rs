@@ -12,7 +12,7 @@ use crate::types::{
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// Stands for the message of a user before an assistant that speaks first: a turn begins with a user message.
+/// The user's message of a turn that an assistant began, because each turn begins with a user message.
 const NO_USER: &str = "(The assistant began the conversation.)";
 
 /// A conversation without its last message.

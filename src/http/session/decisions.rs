@@ -175,7 +175,7 @@ async fn resolve(
     }
 }
 
-/// Identifies who decides. Only the credential counts, because anybody can name a user in the body.
+/// Identifies the caller that decides. Only the credential counts, because any caller can name a user in the body.
 fn approver(call: &Call<'_>) -> Approver {
     Approver { user: call.principal.user.clone(), key: call.principal.key.clone() }
 }

@@ -602,7 +602,7 @@ fn a_session_whose_store_failed_is_opened_again_by_an_alarm() {
     let handle =
         |kernel: &mut SessionKernel, input: Input, now: Timestamp| kernel.handle(input, Ok(None), now);
     assert_eq!(handle(&mut kernel, Input::Changed, START), [Effect::WakeAt(START + RETRY)]);
-    // It could not be opened: the next attempt follows a second later, and no timer runs meanwhile.
+    // It could not be opened: the next attempt follows a second later, and no timer runs until then.
     let later = START + RETRY;
     assert_eq!(handle(&mut kernel, Input::Alarm, later), [Effect::WakeAt(later + RETRY)]);
     assert_eq!(handle(&mut kernel, Input::Changed, later), []);

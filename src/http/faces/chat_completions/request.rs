@@ -1,4 +1,4 @@
-//! The request of Chat Completions, and the native message that it stands for. Unknown fields are ignored.
+//! The request of Chat Completions, and the native message that it becomes. Unknown fields are ignored.
 
 use super::super::openai::{
     self,

@@ -28,7 +28,7 @@ impl Fault {
         Self::new(StatusCode::BAD_REQUEST, -32600, message)
     }
 
-    /// A modern client is told so by the status as well.
+    /// A modern client also gets the status 404.
     pub fn unknown_method(method: &str, is_modern: bool) -> Self {
         let status = if is_modern { StatusCode::NOT_FOUND } else { StatusCode::OK };
         Self::new(status, -32601, &format!("unknown method {method:?}"))

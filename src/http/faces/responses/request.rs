@@ -1,4 +1,4 @@
-//! The request of Responses, and the native message that it stands for. Unknown fields are ignored.
+//! The request of Responses, and the native message that it becomes. Unknown fields are ignored.
 
 use super::super::openai::messages::{
     ChatMessage, ChatRole, Content, Conversation, Effort, PastCall, PastFunction, may_call_tools,
