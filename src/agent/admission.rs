@@ -181,8 +181,8 @@ pub(super) struct OpenCall {
 }
 
 /// Decides whether a call runs, is suspended or is denied. Calls of unknown tools, with invalid arguments or
-/// over budget are denied; hooks may deny or answer; rules may deny or require approval. An interrupted call
-/// is not repeated unless its tool is idempotent.
+/// over budget are denied; hooks may deny the call or set its outcome; rules may deny it or require approval. An
+/// interrupted call is not repeated unless its tool is idempotent.
 pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
     let call = open.call.clone();
     let decided = AssertUnwindSafe(decide(agent, cx, open)).catch_unwind();
@@ -215,8 +215,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         match hook.pre_acting(&mut event, cx).await {
             ActDecision::Continue => {}
             deny @ ActDecision::Deny(_) => decision = deny,
-            answer @ ActDecision::Answer(_) if decision == ActDecision::Continue => decision = answer,
-            ActDecision::Answer(_) => {}
+            outcome @ ActDecision::Outcome(_) if decision == ActDecision::Continue => decision = outcome,
+            ActDecision::Outcome(_) => {}
         }
     }
     if let Some(args) = resolved.args {
@@ -227,7 +227,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         |call, denied, reason: String| PreparedCall::settled(call, ToolOutcome::denied(denied, reason));
     match decision {
         ActDecision::Deny(reason) => return deny(call, DenyReason::Permission, reason),
-        ActDecision::Answer(outcome) => return PreparedCall::settled(call, outcome),
+        ActDecision::Outcome(outcome) => return PreparedCall::settled(call, outcome),
         ActDecision::Continue => {}
     }
     let Some((spec, tool)) = known else {

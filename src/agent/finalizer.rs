@@ -213,12 +213,12 @@ fn last_message(
     }
 }
 
-/// Returns whether a turn that ends for this reason without an answer gets a reply that says so.
+/// Returns whether a turn that ends for this reason without text of the model gets a reply that says so.
 fn needs_apology(reason: StopReason) -> bool {
     is_bound(reason) || matches!(reason, StopReason::Length | StopReason::ContentFilter)
 }
 
-/// Returns the reply of a turn that ends without an answer.
+/// Returns the reply of a turn that ends without text of the model.
 fn apology(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Deadline => "I ran out of time before I could answer.",

@@ -86,7 +86,7 @@ pub enum ActDecision {
     /// The call may run.
     Continue,
     /// The call does not run; this is its outcome.
-    Answer(ToolOutcome),
+    Outcome(ToolOutcome),
     /// The call is denied; the model reads the reason.
     Deny(String),
 }

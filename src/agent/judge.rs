@@ -32,10 +32,9 @@ async fn grade(
     let model = judge.model.clone().unwrap_or_else(|| agent.models.default_model());
     let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
     let request = request(judge, agent, name, message, reply);
-    let answer =
+    let response =
         within(agent.clock.as_ref(), TIMEOUT, async { response_text(provider.stream(request)).await });
-    let answer = answer.await?;
-    let (text, usage) = answer.map_err(|_| "the model failed")?;
+    let (text, usage) = response.await?.map_err(|_| "the model failed")?;
     spent.add(agent.models.as_ref(), &model, usage);
     let graded = structured::parse(&schema(), &text)
         .map_err(|why| format!("the response does not match its schema: {why}"))?;

@@ -176,9 +176,9 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
     }
     if let Some(schema) = turn.options.output_schema.as_ref().filter(|_| purpose != Purpose::Reflection) {
         tail.push(structured::instruction(schema));
-        // An invalid answer is the last message until it has been repaired.
-        let answer = messages.last().filter(|message| message.role == Role::Assistant && turn.repairs > 0);
-        if let Some(Err(misfit)) = answer.map(|answer| structured::parse(schema, &answer.text())) {
+        // An invalid reply is the last message until it has been repaired.
+        let reply = messages.last().filter(|message| message.role == Role::Assistant && turn.repairs > 0);
+        if let Some(Err(misfit)) = reply.map(|reply| structured::parse(schema, &reply.text())) {
             let misfit = untrusted(&misfit.to_string());
             tail.push(format!(
                 "Your last answer did not fit the schema:\n{misfit}\nRepeat the whole answer, corrected."

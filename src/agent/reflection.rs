@@ -49,9 +49,9 @@ pub(super) async fn reflect(
     if left < MIN_REMAINING {
         return Reflection::stub("there was no time left for it");
     }
-    let answer =
+    let response =
         within(cx.clock.as_ref(), left.min(TIMEOUT), async { response_text(provider.stream(request)).await });
-    match answer.await {
+    match response.await {
         Ok(Ok((text, usage))) => {
             let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");
             let note = text.chars().take(MAX_NOTE).collect();

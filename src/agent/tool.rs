@@ -224,8 +224,8 @@ impl<T: Tool> DynTool for T {
         match read::<T::Args>(args) {
             Ok(args) => outcome_of(
                 async move {
-                    let answer = self.run(args, cx).await.map_err(failed)?;
-                    serde_json::to_string(&answer).map_err(|error| {
+                    let output = self.run(args, cx).await.map_err(failed)?;
+                    serde_json::to_string(&output).map_err(|error| {
                         ToolOutcome::failure(format!("the tool's result cannot be written as JSON: {error}"))
                     })
                 }

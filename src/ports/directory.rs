@@ -260,7 +260,7 @@ pub trait Directory {
         tenant: Option<&TenantId>,
         scope: &str,
         key: &str,
-        answer: Option<(u16, &str)>,
+        response: Option<(u16, &str)>,
     ) -> DirectoryResult<()>;
 
     /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored

@@ -259,7 +259,7 @@ impl Artifacts {
         pin_mut!(work);
         match select(work, timer).await {
             Either::Left((done, _)) => Ok(done?),
-            Either::Right(_) => Err(ArtifactError::Store(format!("no answer within {STORE_TIMEOUT:?}"))),
+            Either::Right(_) => Err(ArtifactError::Store(format!("no response within {STORE_TIMEOUT:?}"))),
         }
     }
 }

@@ -15,8 +15,8 @@ pub fn instruction(schema: &Value) -> String {
 ///
 /// # Errors
 /// Returns the violations, worded for the model.
-pub fn parse(schema: &Value, answer: &str) -> Result<Value, Invalid> {
-    let text = answer.trim();
+pub fn parse(schema: &Value, response: &str) -> Result<Value, Invalid> {
+    let text = response.trim();
     let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let text = fenced.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner));
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;

@@ -42,7 +42,7 @@ fn notified(stage: &Stage) -> Vec<String> {
 #[test]
 fn notifications_are_sent_when_a_task_waits_continues_and_ends() {
     let stage = stage();
-    (0..9).for_each(|_| stage.receivers.answer(204, ""));
+    (0..9).for_each(|_| stage.receivers.respond(204, ""));
     let task = send(&stage);
     stage.live(ms(500));
     assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_INPUT_REQUIRED");
@@ -70,20 +70,20 @@ fn notifications_are_sent_when_a_task_waits_continues_and_ends() {
 #[test]
 fn a_notification_that_failed_is_sent_again_also_after_a_restart() {
     let stage = stage();
-    stage.receivers.answer(500, "");
+    stage.receivers.respond(500, "");
     let task = send(&stage);
     stage.live(Duration::from_secs(90));
     let failed = stage.receivers.requests().len();
     assert!((4..12).contains(&failed), "with growing delays: {failed}");
     stage.crash();
     stage.wake();
-    stage.receivers.answer(200, "");
+    stage.receivers.respond(200, "");
     stage.live(Duration::from_mins(1));
     assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_INPUT_REQUIRED");
     let sent = notified(&stage).len();
     stage.live(Duration::from_mins(30));
     assert_eq!(notified(&stage).len(), sent, "acknowledged once");
-    stage.receivers.answer(200, "");
+    stage.receivers.respond(200, "");
     ask(&stage, "CancelTask", &json!({"id": task["id"]}));
     stage.live(ms(500));
     assert_eq!(notified(&stage).last().unwrap(), "TASK_STATE_CANCELED");
@@ -109,7 +109,7 @@ fn a_receiver_that_fails_for_a_day_is_given_up() {
 #[test]
 fn the_current_status_is_sent_for_a_new_configuration() {
     let stage = stage();
-    (0..9).for_each(|_| stage.receivers.answer(204, ""));
+    (0..9).for_each(|_| stage.receivers.respond(204, ""));
     let task = task_of(&ask(&stage, "SendMessage", &says(text("write")))).clone();
     stage.live(ms(500));
     assert_eq!(notified(&stage), Vec::<String>::new());
@@ -212,7 +212,7 @@ fn configurations_are_created_read_and_removed() {
 #[test]
 fn notifications_are_sent_for_a_queued_task() {
     let stage = Stage::demo();
-    (0..9).for_each(|_| stage.receivers.answer(204, ""));
+    (0..9).for_each(|_| stage.receivers.respond(204, ""));
     // Posts a message to a session that is busy.
     let queue = |busy: &str| {
         let mut params = says(text(busy));

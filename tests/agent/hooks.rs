@@ -121,7 +121,7 @@ fn deny_beats_answer_in_any_order() {
         Choices { name, act: Some(ActDecision::Deny("not at night".into())), ..Choices::default() }
     }
     fn answer(name: &'static str) -> Choices {
-        Choices { name, act: Some(ActDecision::Answer(result("from a cache"))), ..Choices::default() }
+        Choices { name, act: Some(ActDecision::Outcome(result("from a cache"))), ..Choices::default() }
     }
     for hooks in [(|| vec![deny("a"), answer("b")]) as fn() -> _, || vec![answer("a"), deny("b")]] {
         assert_eq!(reply(&turn(hooks).0), "Not run: not at night");

@@ -69,8 +69,8 @@ fn only_an_existing_page_becomes_a_source() {
     };
     let (stage, _) = Stage::scripted(script, |builder| {
         let http = ScriptedHttp::default();
-        http.answer(200, "long ".repeat(5_000));
-        http.answer(404, "there is no such page");
+        http.respond(200, "long ".repeat(5_000));
+        http.respond(404, "there is no such page");
         builder.tool(WebFetch::new(Rc::new(http), "*").unwrap())
     });
     stage.post("t1", "go");

@@ -63,8 +63,8 @@ pub async fn command(
 ) -> Option<String> {
     let frame = match run(host, socket, text, request_id).await.map(Response::into_body) {
         Ok(Body::Bytes(bytes)) => {
-            let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-            json!({"type": "accepted", "answer": answer})
+            let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            json!({"type": "accepted", "answer": body})
         }
         Ok(_) => return None,
         Err(problem) => {

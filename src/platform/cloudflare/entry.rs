@@ -45,11 +45,11 @@ extern "C" {
 
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
-    answer(request, &env).await
+    respond_or_log(request, &env).await
 }
 
 /// Responds to a request. A panic costs this request only.
-async fn answer(request: Request, env: &Env) -> Result<Response> {
+async fn respond_or_log(request: Request, env: &Env) -> Result<Response> {
     let head = convert::head(&request);
     let why = match AssertUnwindSafe(respond(&request, head.clone(), env)).catch_unwind().await {
         Ok(Ok(response)) => return Ok(response),
@@ -82,7 +82,7 @@ async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Resp
         Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
         Handled::Socket(format) => face_socket::open(request, format, env, |request, env| {
-            async move { answer(request, &env).await }.boxed_local()
+            async move { respond_or_log(request, &env).await }.boxed_local()
         }),
     }
 }

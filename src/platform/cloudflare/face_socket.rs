@@ -31,7 +31,7 @@ impl Drop for Abort {
 }
 
 /// Responds to a request.
-pub type Answer = fn(Request, Env) -> LocalBoxFuture<'static, Result<Response>>;
+pub type Respond = fn(Request, Env) -> LocalBoxFuture<'static, Result<Response>>;
 
 /// What all requests of a socket share.
 struct Shared {
@@ -40,7 +40,7 @@ struct Shared {
     /// The request that opened the socket.
     handshake: Request,
     env: Env,
-    answer: Answer,
+    respond: Respond,
     /// The requests whose responses have not ended.
     running: RefCell<HashMap<String, AbortHandle>>,
     /// The number of requests so far, which names those without an id.
@@ -52,7 +52,7 @@ pub fn open(
     handshake: &Request,
     format: &'static dyn SocketFormat,
     env: &Env,
-    answer: Answer,
+    respond: Respond,
 ) -> Result<Response> {
     let WebSocketPair { client, server } = WebSocketPair::new()?;
     server.accept()?;
@@ -61,7 +61,7 @@ pub fn open(
         socket: server,
         handshake: Clone::clone(handshake),
         env: env.clone(),
-        answer,
+        respond,
         running: RefCell::default(),
         count: Cell::default(),
     };
@@ -122,7 +122,7 @@ impl Shared {
 
     async fn respond(&self, asked: &SocketRequest) -> Result<()> {
         let abort = Abort(AbortController::new()?);
-        let response = (self.answer)(self.request(asked, &abort.0.signal())?, self.env.clone()).await?;
+        let response = (self.respond)(self.request(asked, &abort.0.signal())?, self.env.clone()).await?;
         let status = response.status();
         if status == 204 {
             self.format.nothing(&asked.id).iter().for_each(|frame| self.send(frame));

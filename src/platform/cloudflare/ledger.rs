@@ -46,7 +46,7 @@ impl DurableObject for TenantObject {
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let message = serde_json::from_str(&request.text().await?)?;
         // No await: messages must not interleave.
-        match self.answer(message) {
+        match self.handle(message) {
             Ok(json) => Response::ok(json),
             Err(error) => {
                 ConsoleLog.error(&json!({ "event": "ledger.failed", "cause": error.to_string() }));
@@ -58,7 +58,7 @@ impl DurableObject for TenantObject {
 
 impl TenantObject {
     /// Handles a message, and returns the response as JSON.
-    fn answer(&self, message: Message) -> std::result::Result<String, StoreError> {
+    fn handle(&self, message: Message) -> std::result::Result<String, StoreError> {
         let (ledger, clock) = &*self.inner;
         ledger.check()?;
         let now = clock.now();

@@ -311,8 +311,8 @@ impl Objects {
         what: &Internal,
         body: Option<String>,
     ) -> std::result::Result<T, PeerError> {
-        let answer = self.ask(&object_name(tenant, session), what, body).await?;
-        serde_json::from_str(&answer).map_err(|error| PeerError(error.to_string()))
+        let response = self.ask(&object_name(tenant, session), what, body).await?;
+        serde_json::from_str(&response).map_err(|error| PeerError(error.to_string()))
     }
 
     async fn ask(

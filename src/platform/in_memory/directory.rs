@@ -48,7 +48,7 @@ struct Tables {
 struct ClaimRow {
     body_hash: String,
     at: Timestamp,
-    answer: Option<(u16, String)>,
+    response: Option<(u16, String)>,
 }
 
 impl Tables {
@@ -320,16 +320,16 @@ impl Directory for InMemoryDirectory {
         let mut tables = self.tables()?;
         let id = (scope.to_owned(), key.to_owned());
         if let Some(row) = tables.claims.get(&id) {
-            let kept = if row.answer.is_some() { CLAIM_TTL } else { CLAIM_TIMEOUT };
+            let kept = if row.response.is_some() { CLAIM_TTL } else { CLAIM_TIMEOUT };
             if now.since(row.at) < kept {
-                return Ok(match &row.answer {
+                return Ok(match &row.response {
                     _ if row.body_hash != body_hash => Claim::Reused,
                     Some((status, body)) => Claim::Done(*status, body.clone()),
                     None => Claim::Running,
                 });
             }
         }
-        tables.claims.insert(id, ClaimRow { body_hash: body_hash.into(), at: now, answer: None });
+        tables.claims.insert(id, ClaimRow { body_hash: body_hash.into(), at: now, response: None });
         Ok(Claim::Fresh)
     }
 
@@ -338,14 +338,14 @@ impl Directory for InMemoryDirectory {
         _tenant: Option<&TenantId>,
         scope: &str,
         key: &str,
-        answer: Option<(u16, &str)>,
+        response: Option<(u16, &str)>,
     ) -> DirectoryResult<()> {
         let mut tables = self.tables()?;
         let id = (scope.to_owned(), key.to_owned());
-        match answer {
+        match response {
             Some((status, body)) => {
                 if let Some(row) = tables.claims.get_mut(&id) {
-                    row.answer = Some((status, body.into()));
+                    row.response = Some((status, body.into()));
                 }
             }
             None => {

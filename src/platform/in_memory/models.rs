@@ -77,8 +77,8 @@ impl Models for ScriptedModels {
 
 impl Model for Scripted {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
-        let answer = (self.script)(&request);
+        let response = (self.script)(&request);
         self.requests.borrow_mut().push(request);
-        stream::iter(answer).boxed_local()
+        stream::iter(response).boxed_local()
     }
 }

@@ -12,14 +12,14 @@ use std::{cell::RefCell, collections::VecDeque};
 /// Returns queued responses in order; fails when the queue is empty.
 #[derive(Default)]
 pub struct ScriptedHttp {
-    answers: RefCell<VecDeque<(u16, Bytes)>>,
+    responses: RefCell<VecDeque<(u16, Bytes)>>,
     requests: RefCell<Vec<HttpRequest>>,
 }
 
 impl ScriptedHttp {
     /// Queues a response.
-    pub fn answer(&self, status: u16, body: impl Into<Bytes>) {
-        self.answers.borrow_mut().push_back((status, body.into()));
+    pub fn respond(&self, status: u16, body: impl Into<Bytes>) {
+        self.responses.borrow_mut().push_back((status, body.into()));
     }
 
     /// Returns all requests so far, oldest first.
@@ -33,7 +33,7 @@ impl Http for ScriptedHttp {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.requests.borrow_mut().push(request);
         let (status, body) =
-            self.answers.borrow_mut().pop_front().ok_or_else(|| HttpError("offline".into()))?;
+            self.responses.borrow_mut().pop_front().ok_or_else(|| HttpError("offline".into()))?;
         Ok(HttpResponse { status, headers: Vec::new(), body: stream::iter([Ok(body)]).boxed_local() })
     }
 }

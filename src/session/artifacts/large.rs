@@ -50,7 +50,7 @@ impl Artifacts {
         &self,
         turn: &TurnId,
         call_id: &CallId,
-        answer: &Value,
+        output: &Value,
         text: &str,
     ) -> Result<Stored, ArtifactError> {
         let mut hash = Sha256::new();
@@ -59,7 +59,7 @@ impl Artifacts {
             hash.update(part);
         }
         let name: String = hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-        self.put(format!("{}{name}", ArtifactId::PREFIX).into(), content(answer, text), None).await
+        self.put(format!("{}{name}", ArtifactId::PREFIX).into(), content(output, text), None).await
     }
 }
 

@@ -340,7 +340,7 @@ impl Directory for D1Directory {
         let row = found.read::<ClaimRow>()?.into_iter().next();
         Ok(match row.ok_or_else(|| DirectoryError("the row of the claim is missing".into()))? {
             row if row.body_hash != body_hash => Claim::Reused,
-            ClaimRow { status: Some(status), answer: Some(answer), .. } => Claim::Done(status as u16, answer),
+            ClaimRow { status: Some(status), answer: Some(body), .. } => Claim::Done(status as u16, body),
             _ => Claim::Running,
         })
     }
@@ -350,14 +350,14 @@ impl Directory for D1Directory {
         tenant: Option<&TenantId>,
         scope: &str,
         key: &str,
-        answer: Option<(u16, &str)>,
+        response: Option<(u16, &str)>,
     ) -> DirectoryResult<()> {
         let [scope, key] = [scope, key].map(D1Type::Text);
         let database = self.keys_of(tenant).await?;
-        match answer {
-            Some((status, answer)) => {
+        match response {
+            Some((status, body)) => {
                 let sql = "UPDATE idempotency SET status = ?3, answer = ?4 WHERE scope = ?1 AND key = ?2";
-                database.run(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
+                database.run(sql, &[scope, key, number(status.into()), D1Type::Text(body)]).await?;
             }
             None => {
                 let sql = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 AND status IS NULL";
@@ -387,7 +387,7 @@ impl Directory for D1Directory {
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
-        let answers = format!(
+        let responses = format!(
             "DELETE FROM idempotency WHERE (scope, key) IN \
              (SELECT scope, key FROM idempotency WHERE created_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
         );
@@ -401,7 +401,7 @@ impl Directory for D1Directory {
         let audit: Vec<IgnoredAny> = audit.first().map_or(Ok(Vec::new()), Rows::read)?;
         let mut most = keys.len().max(audit.len());
         for shard in in_turn(self.shards.all().to_vec(), SHARDS_PER_SWEEP, now) {
-            most = most.max(shard.rows::<IgnoredAny>(&answers, &[time(since)]).await?.len());
+            most = most.max(shard.rows::<IgnoredAny>(&responses, &[time(since)]).await?.len());
         }
         Ok(most == EXPIRED_AT_ONCE)
     }
