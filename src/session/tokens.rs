@@ -6,6 +6,8 @@
 //! for base64 (dividing characters by four: 0.3–1.2). `model::TABLE` has a factor for providers with other
 //! tokenizers, and the provider's own counts correct both (`Gauge`).
 
+mod gauge;
+
 use crate::types::{Message, Part, ToolSpec, text::ends};
 use serde_json::Value;
 
