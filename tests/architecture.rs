@@ -82,7 +82,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("lib", &[]),
-    ("fault", &[]),
 ];
 
 /// The crates of the platform, allowed below `platform/cloudflare` only.
@@ -106,9 +105,7 @@ fn every_dependency_is_allowed() {
             let own = path == part || path.starts_with(&format!("{part}::"));
             let fits = |allowed: &&str| path == **allowed || path.starts_with(&format!("{allowed}::"));
             let own_adapter = part.starts_with("platform/") && path.starts_with(&part.replace('/', "::"));
-            // Any part may contain defects.
-            let fault = path.starts_with("fault::");
-            if !(own || own_adapter || fault || allowed.iter().any(fits)) {
+            if !(own || own_adapter || allowed.iter().any(fits)) {
                 wrong.push(format!("{} names crate::{path}", source.name));
             }
         }
