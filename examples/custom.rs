@@ -4,18 +4,16 @@
 //! cargo run --no-default-features --example custom
 //! ```
 
-#[path = "my-agent/src/curfew.rs"]
-mod curfew;
+#[path = "my-agent/src/banned.rs"]
+mod banned;
 #[path = "my-agent/src/dice.rs"]
 mod dice;
 
-use curfew::Curfew;
+use banned::Banned;
 use dice::Dice;
 use edge_harness::testkit::TestSession;
-use std::time::Duration;
 
 fn main() {
-    let session = TestSession::new(|agent| agent.tool(Dice).hook(Curfew));
-    session.clock.advance(Duration::from_hours(12));
+    let session = TestSession::new(|agent| agent.tool(Dice).hook(Banned(&["mallory"])));
     println!("{}", session.ask("/tool dice {\"sides\": 6, \"count\": 3}"));
 }

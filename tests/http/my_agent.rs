@@ -4,7 +4,6 @@
 use crate::support::{ADMIN_KEY, Chat, DEV_API_KEY, Launch, ModelServer, Script, Server};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Path of the crate, from the root of the repository.
 const CRATE: &str = "target/new/my-agent";
@@ -30,14 +29,14 @@ pub fn start(more: Value) -> Server {
 #[test]
 fn its_tool_runs_unless_its_hook_denies_it() {
     let server = start(json!({}));
-    let chat = Chat::new(server.client(), "dice");
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let reply = chat.say("/tool dice {\"sides\": 1, \"count\": 2}")["reply"]["text"].clone();
-    let reply = reply.as_str().unwrap();
-    match seconds / 3_600 % 24 {
-        0..6 => assert!(reply.contains("no games before 06:00 UTC"), "{reply}"),
-        _ => assert_eq!(reply, "dice → [1,1]"),
-    }
+    let reply = |user: &str| {
+        let body = json!({ "content": "/tool dice {\"sides\": 1, \"count\": 2}", "user": user });
+        let turn = server.client().post(&format!("/v1/sessions/of-{user}/messages"), body).expect(200);
+        turn["reply"]["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(reply("ann"), "dice → [1,1]");
+    let denied = reply("mallory");
+    assert!(denied.contains("this user may not play"), "{denied}");
 }
 
 #[test]

@@ -42,6 +42,7 @@ impl Tool for Dice {
 mod tests {
     use super::Dice;
     use edge_harness::testkit::TestSession;
+    use edge_harness::types::{Policy, Rules};
 
     #[test]
     fn rolls_the_requested_number_of_dice() {
@@ -50,5 +51,13 @@ mod tests {
         let many = session.ask("/tool dice {\"sides\": 6, \"count\": 100}");
         assert!((1..=6).all(|side| many.contains(&side.to_string())), "{many}");
         assert!(session.ask("/tool dice {\"sides\": 0, \"count\": 1}").contains("at least one side"));
+    }
+
+    #[test]
+    fn rolls_after_an_approval() {
+        let session = TestSession::new(|agent| agent.tool(Dice));
+        session.permit(Rules { tools: [("dice".into(), Policy::Ask)].into(), ..Rules::default() });
+        let calls = session.send("/tool dice {\"sides\": 1, \"count\": 3}").waiting();
+        assert_eq!(session.approve(&calls[0].call_id).ended().reply.unwrap().text, "dice → [1,1,1]");
     }
 }

@@ -1,9 +1,9 @@
 //! An agent of your own: the standard agent with one more tool and one more hook.
 
-mod curfew;
+mod banned;
 mod dice;
 
-use curfew::Curfew;
+use banned::Banned;
 use dice::Dice;
 
-edge_harness::worker!(|agent| agent.tool(Dice).hook(Curfew));
+edge_harness::worker!(|agent| agent.tool(Dice).hook(Banned(&["mallory"])));
