@@ -1,7 +1,7 @@
 //! Sessions that other versions have stored.
 //!
-//! `stored.txt` holds records and documents that earlier versions wrote, one on each line. `stored/*.txt` hold whole
-//! sessions in the middle of a turn: their log, and their documents with their keys.
+//! `stored.txt` holds records and documents that this and earlier versions wrote, one on each line. `stored/*.txt` hold
+//! whole sessions in the middle of a turn: their log, and their documents with their keys.
 
 use crate::http::{call as request, read, respond, respond_beside, set_header, stream};
 use crate::scripts::{ruling, step_of};
@@ -16,12 +16,17 @@ use edge_harness::ports::{
     session_store::{Batch, StoredRecord},
 };
 use edge_harness::session::{
-    OpenError, Session, decode, encode,
+    DocumentKey, OpenError, Session,
+    artifacts::Pointer,
+    decode, encode,
     hub::Hub,
+    idempotency::FirstResponse,
     window::{Bounds, ContextState},
 };
 use edge_harness::types::{
-    Approver, Cursor, Decision, ModelRequest, Part, Policy, QueuedTurn, Record, TurnStatus, session::SCHEMA,
+    Approver, Cursor, Decision, EventKind, ModelRequest, Part, Policy, QueuedTurn, Record, Timestamp,
+    TurnStatus,
+    session::{ChildState, SCHEMA, Webhook},
     suspension::Suspension,
 };
 use futures::executor::block_on;
@@ -45,6 +50,15 @@ fn stored_json_is_read_and_written_as_it_was() {
             "document context" => rewritten::<ContextState>(json),
             "document queue" => rewritten::<QueuedTurn>(json),
             "document approval" | "document answer" => rewritten::<Suspension>(json),
+            "document artifact" => rewritten::<Pointer>(json),
+            "document response" | "document idem" => rewritten::<FirstResponse>(json),
+            "document state/child" => rewritten::<ChildState>(json),
+            "document state/webhooks" => rewritten::<Vec<Webhook>>(json),
+            // A hook has its own form, and the keys of the others say everything.
+            "document hook"
+            | "document canceled"
+            | "document artifact-expiry"
+            | "document response-expiry" => rewritten::<Value>(json),
             kind => {
                 assert_eq!(decode::<Record>(json).unwrap().kind.name(), kind);
                 rewritten::<Record>(json)
@@ -52,6 +66,56 @@ fn stored_json_is_read_and_written_as_it_was() {
         };
         assert_eq!(again, json, "{name}");
     }
+}
+
+/// Returns a key of each kind of document.
+fn keys() -> [DocumentKey; 18] {
+    use DocumentKey::*;
+    let (at, place) = (Timestamp(0), || "POST /messages/k".to_owned());
+    [
+        State,
+        Guidance,
+        Activity,
+        Background,
+        Child,
+        Account,
+        Webhooks,
+        Context,
+        Canceled,
+        Queued("t1".into()),
+        Approval("w".into()),
+        Answer("q".into()),
+        Artifact("art_1".into()),
+        ArtifactExpiry(at, "art_1".into()),
+        FirstResponse(place()),
+        FirstResponseExpiry(at, place()),
+        UnindexedResponse(place()),
+        Hook("mine".into()),
+    ]
+}
+
+#[test]
+fn each_kind_of_record_and_of_document_has_a_fixture() {
+    let source = include_str!("../../src/session/document_key.rs");
+    let (_, variants) = source.split_once("pub enum DocumentKey {").unwrap();
+    let variants = variants.split_once("\n}").unwrap().0.lines().map(str::trim);
+    let variants = variants.filter(|line| !line.is_empty() && !line.starts_with("///"));
+    let name = |text: &str| text.split(['(', ',']).next().unwrap().to_owned();
+    let known: BTreeSet<_> = variants.map(name).collect();
+    assert_eq!(keys().iter().map(|key| name(&format!("{key:?}"))).collect::<BTreeSet<_>>(), known);
+
+    // The parts of the state have a key each. Other keys are a kind and an id.
+    let kind = |key: &str| match key.split_once('/') {
+        Some((kind, _)) if !kind.ends_with("state") => kind.to_owned(),
+        _ => key.to_owned(),
+    };
+    let files = [include_str!("stored.txt")].into_iter().chain(WAITING).chain(RUNNING);
+    let lines = files.flat_map(str::lines).map(|line| line.split_once('\t').unwrap().0);
+    let fixtures: BTreeSet<String> = lines.map(kind).collect();
+    let documents = keys().map(|key| format!("document {}", kind(&key.to_string())));
+    let all = documents.into_iter().chain(EventKind::NAMES.iter().copied().map(str::to_owned));
+    let missing: Vec<_> = all.filter(|name| !fixtures.contains(name)).collect();
+    assert!(missing.is_empty(), "add lines to tests/agent/stored.txt: {missing:?}");
 }
 
 /// Opens a session whose state was one document, and checks that its parts have all that the document had.

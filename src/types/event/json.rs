@@ -32,6 +32,9 @@ impl<'de> Deserialize<'de> for EventKind {
 macro_rules! names {
     ($($kind:ident $name:literal)*) => {
         impl EventKind {
+            /// The `type` of each event that this version has.
+            pub const NAMES: &[&str] = &[$($name),*];
+
             /// Returns the `type` on the wire.
             pub fn name(&self) -> &str {
                 match self {
