@@ -7,9 +7,10 @@ use edge_harness::http::{
     session::{self, call::SessionRequest, socket::command},
     upgrade::SocketState,
 };
+use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::{SessionStore, session_store::Batch};
 use edge_harness::session::hub::{ByteReceiver, Interrupted};
-use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
+use edge_harness::types::{ErrorCode, Part, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
 use http::{HeaderName, HeaderValue};
 use pretty_assertions::assert_eq;
@@ -281,6 +282,21 @@ fn a_fork_during_a_turn_has_no_turn_without_an_end() {
         stage.check();
         assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.completed").count(), 3);
     }
+}
+
+#[test]
+fn a_name_that_a_message_lists_twice_in_its_tools_counts_once() {
+    let (stage, models) = Stage::scripted(|_| answer(vec![Part::text("hi")]), |builder| builder);
+    let body = json!({"content": "hello", "tools": ["read_it", "current_time", "read_it", "current_time"]});
+    let mut asked = call("POST /messages", "", &body);
+    set_header(&mut asked, "prefer", "respond-async");
+    assert_eq!(status(&respond(&stage, &asked).unwrap()), 202);
+    let tools = ["current_time", "read_it"];
+    let turn = stage.session().state().activity.turn.clone().unwrap();
+    assert_eq!(turn.options.tools.unwrap(), tools);
+    stage.settle();
+    let request = &models.requests()[0];
+    assert_eq!(request.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), tools);
 }
 
 #[test]

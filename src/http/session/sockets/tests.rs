@@ -1,6 +1,8 @@
 use super::*;
-use crate::platform::in_memory::{InMemoryCredentials, ManualClock, MemoryLog, TaskPool};
-use crate::types::{Delta, MessageId, Scopes, TurnId};
+use crate::http::session::checks::room_for_socket;
+use crate::platform::in_memory::{InMemoryCredentials, ManualClock, MemoryLog, MemorySessionStore, TaskPool};
+use crate::session::{Session, hub::Hub, window::Bounds};
+use crate::types::{Delta, ErrorCode, MessageId, Owner, Scopes, SessionMeta, SessionState, TurnId};
 use futures::executor::block_on;
 use std::time::Duration;
 
@@ -141,4 +143,19 @@ fn sockets_are_closed_when_their_token_expires() {
     assert_eq!(fixture.sockets.expires_at(), None);
     fixture.sockets.remove(&other);
     assert!(fixture.sockets.is_empty());
+}
+
+#[test]
+fn a_session_refuses_another_socket_while_it_has_a_hundred() {
+    let fixture = fixture();
+    let wires: Vec<_> = (0..100).map(|_| fixture.open(None).0).collect();
+    let sockets = Rc::new(fixture.sockets);
+    let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
+    let state = SessionState::new(SessionMeta::new("s".into(), owner, NOW));
+    let hub = Hub::new(Some(Rc::clone(&sockets) as Rc<dyn Broadcast>));
+    let session = Session::create(Rc::new(MemorySessionStore::default()), state, Bounds::wide(), hub);
+    let refused = room_for_socket(&session).expect_err("the session is full");
+    assert_eq!((refused.code, refused.retry_after_s), (ErrorCode::RateLimited, Some(10)));
+    sockets.remove(&wires[0]);
+    assert_eq!(room_for_socket(&session), Ok(()));
 }
