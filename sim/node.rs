@@ -227,7 +227,7 @@ impl NodePorts {
     ) -> Result<T, PeerError> {
         let (world, node) = self.node().ok_or(PeerError("the instance was evicted".into()))?;
         let other = world.object(tenant, session, node.origin);
-        let is_answered = world.transmit().await.map_err(PeerError)?;
+        let is_answered = world.transmit().await?;
         let (sender, answer) = oneshot::channel();
         let host = other.host(&world);
         let work = async move {
@@ -235,7 +235,7 @@ impl NodePorts {
         };
         world.sched.spawn(Some(other.place), Box::pin(work));
         let answer = answer.await.map_err(|_| PeerError("the connection was lost".into()))?;
-        world.transmit().await.map_err(PeerError)?;
+        world.transmit().await?;
         if !is_answered {
             return Err(PeerError("the connection was lost".into()));
         }

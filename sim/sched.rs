@@ -34,6 +34,10 @@ pub struct Sched {
     dice: RefCell<Dice>,
 }
 
+/// A task panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panicked;
+
 struct Task {
     id: u64,
     owner: Owner,
@@ -90,7 +94,7 @@ impl Sched {
     ///
     /// # Errors
     /// If the task panicked.
-    pub fn poll(&self, id: u64) -> Result<(), String> {
+    pub fn poll(&self, id: u64) -> Result<(), Panicked> {
         let taken = self.tasks.borrow_mut().iter_mut().find(|task| task.id == id).and_then(|task| {
             task.woken.0.store(false, Ordering::Relaxed);
             Some((task.work.take()?, Arc::clone(&task.woken)))
@@ -106,7 +110,7 @@ impl Sched {
                 place.map(|place| tasks.remove(place));
                 drop(tasks);
                 drop(work);
-                let _ = polled.map_err(|_| "a task panicked".to_owned())?;
+                let _ = polled.map_err(|_| Panicked)?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::{
     model::SimModels,
     node::Node,
     scenario::Scenario,
-    sched::{START, Sched, SimClock},
+    sched::{Panicked, START, Sched, SimClock},
     tools,
 };
 use edge_harness::agent::{HarnessAgent, Settings};
@@ -19,6 +19,7 @@ use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp,
     SeededEntropy,
 };
+use edge_harness::ports::PeerError;
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{SessionId, TenantId, TenantLimits};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
@@ -178,7 +179,7 @@ impl World {
     ///
     /// # Errors
     /// If the network is down.
-    pub async fn transmit(&self) -> Result<bool, String> {
+    pub async fn transmit(&self) -> Result<bool, PeerError> {
         let scenario = &self.ledger.scenario.subagents;
         let place = self.ledger.messages.replace(self.ledger.messages.get() + 1);
         let ms = if scenario.pace > 0 { self.chance.borrow_mut().below(scenario.pace + 1) } else { 0 };
@@ -186,7 +187,7 @@ impl World {
             self.sched.sleep(ms).await;
         }
         if self.within(scenario.outage) {
-            return Err("unreachable".into());
+            return Err(PeerError("unreachable".into()));
         }
         Ok(!scenario.unanswered.contains(&place))
     }
@@ -224,8 +225,8 @@ impl World {
                 if owner.is_some_and(|place| self.crashes_now(place)) {
                     continue;
                 }
-                if let Err(panic) = self.sched.poll(task) {
-                    self.ledger.find(3, panic);
+                if let Err(Panicked) = self.sched.poll(task) {
+                    self.ledger.find(3, "a task panicked");
                 }
                 continue;
             }

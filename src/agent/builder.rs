@@ -7,6 +7,7 @@ use super::{
     hook::HookEvent,
     hook_chain::HookChain,
     interval,
+    toolkit::ToolNameError,
 };
 use crate::context::ContextStrategy;
 use crate::ports::{Clock, Entropy, Models};
@@ -19,8 +20,8 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuildError {
     /// A tool's name is used twice or invalid.
-    #[error("the tool name `{0}` is used twice or is not 1–64 characters of A–Z a–z 0–9 _ -")]
-    ToolName(String),
+    #[error(transparent)]
+    ToolName(#[from] ToolNameError),
     /// Two hooks have the same name.
     #[error("two hooks have the name `{0}`")]
     HookName(&'static str),
@@ -185,7 +186,7 @@ impl HarnessBuilder {
         let without = |name: &str| self.without.iter().any(|without| without == name);
         let mut toolkit = Toolkit::default();
         for tool in self.tools {
-            toolkit.add(tool).map_err(BuildError::ToolName)?;
+            toolkit.add(tool)?;
         }
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
         for mode in modes.all() {

@@ -5,6 +5,12 @@ use crate::session::tokens;
 use crate::types::ToolSpec;
 use sha2::{Digest, Sha256};
 use std::{cell::OnceCell, rc::Rc};
+use thiserror::Error;
+
+/// The name of a tool is used twice or is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the tool name `{0}` is used twice or is not 1–64 characters of A–Z a–z 0–9 _ -")]
+pub struct ToolNameError(pub String);
 
 /// Returns whether all providers accept this name of a tool: 1–64 characters of `A–Z a–z 0–9 _ -`.
 pub(super) fn is_tool_name(name: &str) -> bool {
@@ -60,8 +66,8 @@ impl Toolkit {
     /// Adds a tool.
     ///
     /// # Errors
-    /// The name of the tool, if it is taken or invalid.
-    pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> Result<(), String> {
+    /// If the name of the tool is taken or invalid.
+    pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> Result<(), ToolNameError> {
         let spec = tool.spec();
         match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
             Err(place) if is_tool_name(&spec.name) => {
@@ -69,7 +75,7 @@ impl Toolkit {
                 self.all.take();
                 Ok(())
             }
-            _ => Err(spec.name),
+            _ => Err(ToolNameError(spec.name)),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Building an agent: which hooks run at which event, and in which order.
 
 use crate::stage::{NOW, standard};
-use edge_harness::agent::{BuildError, HarnessAgent, HarnessBuilder, Hook, Settings, hook::HookEvent};
+use edge_harness::agent::{
+    BuildError, HarnessAgent, HarnessBuilder, Hook, Settings, hook::HookEvent, toolkit::ToolNameError,
+};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
 use edge_harness::standard::builder;
 use edge_harness::tools::Echo;
@@ -100,7 +102,7 @@ fn hooks_are_removed_by_name() {
 fn names_must_not_clash() {
     let twice = bare().hook(Everywhere("agent_trace", 0)).build().err();
     assert_eq!(twice, Some(BuildError::HookName("agent_trace")));
-    assert_eq!(bare().tool(Echo).build().err(), Some(BuildError::ToolName("echo".into())));
+    assert_eq!(bare().tool(Echo).build().err(), Some(BuildError::ToolName(ToolNameError("echo".into()))));
     assert_eq!(HarnessAgent::builder().build().err(), Some(BuildError::Missing("models")));
 }
 
