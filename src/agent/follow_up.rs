@@ -31,6 +31,28 @@ pub enum Progress {
 /// requested follow-ups of a session run in one round, one after the other: two seconds after the last turn that
 /// ended, but at most ten seconds after the first. A follow-up that fails is retried until it succeeds. One that
 /// an eviction interrupted runs again, so it must be idempotent.
+///
+/// ```
+/// use edge_harness::agent::{FollowUp, follow_up::{FollowUpContext, Progress}};
+/// use edge_harness::{testkit::TestSession, types::BoxError};
+///
+/// /// Sends new messages to an archive.
+/// struct Archive;
+///
+/// #[async_trait::async_trait(?Send)]
+/// impl FollowUp for Archive {
+///     fn name(&self) -> &'static str { "archive" }
+///
+///     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
+///         let turns = cx.newest(&["turn.started"], 100)?;
+///         // Send `turns` here. They have ids, so the archive can ignore those that it already has.
+///         Ok(Progress::Done(Vec::new()))
+///     }
+/// }
+///
+/// let session = TestSession::new(|agent| agent.follow_up(Archive));
+/// assert_eq!(session.ask("/say Hello."), "Hello.");
+/// ```
 #[async_trait(?Send)]
 pub trait FollowUp {
     /// Returns the name, for logs and for

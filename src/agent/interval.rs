@@ -26,6 +26,30 @@ pub enum Tick {
 ///
 /// Ticks of one interval never overlap, and each is limited to 60 seconds. Ticks missed while the session was
 /// evicted are skipped; a tick that an eviction interrupted runs again.
+///
+/// ```
+/// use edge_harness::agent::{Interval, interval::{Tick, TickContext}};
+/// use edge_harness::{testkit::TestSession, types::BoxError};
+/// use std::time::Duration;
+///
+/// /// Counts the hours since the session was created.
+/// struct Hours;
+///
+/// #[async_trait::async_trait(?Send)]
+/// impl Interval for Hours {
+///     fn name(&self) -> &'static str { "hours" }
+///     fn every(&self) -> Duration { Duration::from_hours(1) }
+///
+///     async fn tick(&self, cx: &TickContext) -> Result<Tick, BoxError> {
+///         cx.set_state("hours", cx.runs.into())?;
+///         Ok(if cx.runs < 24 { Tick::Again } else { Tick::Stop })
+///     }
+/// }
+///
+/// let session = TestSession::new(|agent| agent.interval(Hours));
+/// session.ask("/say Hello.");
+/// assert_eq!(session.session().state().meta.state["hours"], 0);
+/// ```
 #[async_trait(?Send)]
 pub trait Interval {
     /// Returns the name, unique within an agent.

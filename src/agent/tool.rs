@@ -121,6 +121,35 @@ pub trait Tool: 'static {
 
 /// A type-erased [`Tool`]: JSON in, outcome out. Implemented for every [`Tool`]; implement it directly only
 /// for tools that are not known at compile time.
+///
+/// ```
+/// use edge_harness::agent::{DynTool, ToolContext};
+/// use edge_harness::testkit::TestSession;
+/// use edge_harness::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec};
+/// use futures::future::LocalBoxFuture;
+/// use serde_json::{Value, json};
+/// use std::rc::Rc;
+///
+/// /// Returns the same result for each call.
+/// struct Fixed(ToolSpec, Value);
+///
+/// impl DynTool for Fixed {
+///     fn spec(&self) -> ToolSpec { self.0.clone() }
+///     fn check(&self, _args: &Value) -> Result<Vec<String>, Invalid> { Ok(vec![self.0.name.clone()]) }
+///
+///     fn call<'a>(&'a self, _args: Value, _cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
+///         Box::pin(async move { ToolOutcome::Result { result: self.1.clone() } })
+///     }
+/// }
+///
+/// let spec = ToolSpec {
+///     name: "answer".into(), description: "Returns the answer.".into(), parameters: json!({"type": "object"}),
+///     effect: Effect::ReadOnly, category: Category::Read, idempotent: true,
+///     retry_on_timeout: true, varies: false, control: false, suspends: None,
+/// };
+/// let session = TestSession::new(|agent| agent.dyn_tool(Rc::new(Fixed(spec, json!(42)))));
+/// assert_eq!(session.ask("/tool answer {}"), "answer → 42");
+/// ```
 pub trait DynTool {
     /// Returns the specification of the tool.
     fn spec(&self) -> ToolSpec;

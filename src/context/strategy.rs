@@ -9,6 +9,26 @@ use std::time::Duration;
 use std::{cell::Ref, rc::Rc};
 
 /// Keeps a conversation within the model's window. An agent has at most one strategy.
+///
+/// ```
+/// use edge_harness::context::{ContextHandle, ContextStrategy};
+/// use edge_harness::{testkit::TestSession, types::{BoxError, CompactReason}};
+///
+/// /// Keeps the whole conversation, and fails a turn whose request is too long.
+/// struct KeepAll;
+///
+/// #[async_trait::async_trait(?Send)]
+/// impl ContextStrategy for KeepAll {
+///     fn name(&self) -> &'static str { "keep_all" }
+///     async fn before_call(&self, _cx: &ContextHandle) {}
+///     async fn make_room(&self, _cx: &ContextHandle, _reason: CompactReason) -> Result<bool, BoxError> { Ok(false) }
+///     fn has_work(&self, _cx: &ContextHandle) -> bool { false }
+///     async fn after_turn(&self, _cx: &ContextHandle) {}
+/// }
+///
+/// let session = TestSession::new(|agent| agent.context_strategy(KeepAll));
+/// assert_eq!(session.ask("/say Hello."), "Hello.");
+/// ```
 #[async_trait(?Send)]
 pub trait ContextStrategy {
     /// Returns the name, for logs and toggles.
@@ -33,6 +53,17 @@ pub trait ContextStrategy {
 }
 
 /// Work that must process messages before they leave the window.
+///
+/// ```
+/// # use edge_harness::context::{BeforeDrop, ContextHandle};
+/// # use edge_harness::types::BoxError;
+/// /// Hides the messages up to record `until` if nothing needs them any more.
+/// async fn hide(work: &dyn BeforeDrop, cx: &ContextHandle, until: u64) -> Result<(), BoxError> {
+///     work.before_drop(cx, until).await?;
+///     // Add a cut here, with `cx.cut`.
+///     Ok(())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait BeforeDrop {
     /// Processes the log up to record `until`.

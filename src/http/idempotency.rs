@@ -50,6 +50,18 @@ impl RequestKey {
 }
 
 /// Stores the first responses of requests with an Idempotency-Key.
+///
+/// ```
+/// # use edge_harness::http::idempotency::{RequestKey, ResponseStore, once};
+/// # use edge_harness::http::{Response, response};
+/// # use edge_harness::types::Problem;
+/// # use http::StatusCode;
+/// /// Creates a thing once, however often the request arrives.
+/// async fn create(store: &impl ResponseStore, key: &RequestKey) -> Result<Response, Problem> {
+///     let work = async { response::json(StatusCode::CREATED, &serde_json::json!({"id": "thing"})) };
+///     once(store, key, work).await
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait ResponseStore {
     /// Claims the key, or returns the outcome of the earlier request that claimed it.

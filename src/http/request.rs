@@ -41,6 +41,14 @@ impl From<String> for RequestBody {
 }
 
 /// Reads the head of a request as text.
+///
+/// ```
+/// use edge_harness::http::{Request, RequestExt};
+///
+/// let mut request = Request::default();
+/// *request.uri_mut() = "/v1/memory/search?q=green+tea".parse().unwrap();
+/// assert_eq!(request.query("q").as_deref(), Some("green tea"));
+/// ```
 pub trait RequestExt {
     /// Returns the first header of that name, unless its value is not UTF-8.
     fn header(&self, name: &str) -> Option<&str>;

@@ -25,6 +25,14 @@ pub enum Body {
 }
 
 /// Adds headers to a response.
+///
+/// ```
+/// use edge_harness::http::response::{self, ResponseExt};
+/// use http::StatusCode;
+///
+/// let response = response::empty(StatusCode::ACCEPTED).with("retry-after", "5");
+/// assert_eq!(response.headers()["retry-after"], "5");
+/// ```
 pub trait ResponseExt {
     /// Sets a header. A value that is not valid in a header is skipped.
     #[must_use]

@@ -17,6 +17,15 @@ pub struct Endpoint {
 }
 
 /// A provider's protocol.
+///
+/// ```
+/// use edge_harness::model::{Endpoint, OpenAi, Wire};
+/// use edge_harness::types::ModelRequest;
+///
+/// let endpoint = Endpoint { base_url: "https://api.example.com/v1".into(), key: None };
+/// let request = OpenAi.encode(&endpoint, &ModelRequest::default()).unwrap();
+/// assert_eq!(request.url, "https://api.example.com/v1/chat/completions");
+/// ```
 pub trait Wire {
     /// Encodes a request for this provider.
     ///
@@ -29,6 +38,21 @@ pub trait Wire {
 }
 
 /// Decodes one response, event by event.
+///
+/// ```
+/// # use edge_harness::model::Wire;
+/// # use edge_harness::types::{ModelError, ModelResponse};
+/// /// Decodes a response from the data of its events.
+/// fn decode(wire: &dyn Wire, events: &[&str]) -> Result<ModelResponse, ModelError> {
+///     let (mut decoder, mut pieces) = (wire.decoder(), Vec::new());
+///     for data in events {
+///         if decoder.event("", data, &mut pieces)? {
+///             break;
+///         }
+///     }
+///     decoder.finish()
+/// }
+/// ```
 pub trait Decoder {
     /// Decodes one event of the stream and appends its pieces to `out`. Returns true when the rest of the
     /// stream can be ignored.

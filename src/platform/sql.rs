@@ -74,6 +74,14 @@ impl From<String> for Value<'_> {
 }
 
 /// The SQLite of an object.
+///
+/// ```
+/// # use edge_harness::{platform::sql::{ObjectSql, Row}, ports::StoreError};
+/// fn tables(sql: &impl ObjectSql) -> Result<Vec<String>, StoreError> {
+///     let rows = sql.query("SELECT name FROM sqlite_master WHERE type = ?", &["table".into()])?;
+///     Ok(rows.iter().filter_map(|row| row.text(0)).collect())
+/// }
+/// ```
 pub trait ObjectSql {
     /// A row of a result.
     type Row: Row;
@@ -98,6 +106,14 @@ pub trait ObjectSql {
 }
 
 /// A row of a result.
+///
+/// ```
+/// # use edge_harness::platform::sql::Row;
+/// /// Reads a row with the columns `seq` and `json`.
+/// fn record(row: &impl Row) -> Option<(u64, String)> {
+///     Some((row.number(0), row.text(1)?))
+/// }
+/// ```
 pub trait Row {
     /// Returns the integer in a column; 0 if there is none.
     fn number(&self, column: u32) -> u64;
@@ -123,6 +139,18 @@ impl<'a> Statement<'a> {
 }
 
 /// The rows that a statement returned.
+///
+/// ```
+/// # use edge_harness::platform::sql::{Rows, SqlError};
+/// #[derive(serde::Deserialize)]
+/// struct Name {
+///     name: String,
+/// }
+///
+/// fn names(rows: &impl Rows) -> Result<Vec<String>, SqlError> {
+///     Ok(rows.read::<Name>()?.into_iter().map(|row| row.name).collect())
+/// }
+/// ```
 pub trait Rows {
     /// Deserializes the rows.
     ///
@@ -132,6 +160,14 @@ pub trait Rows {
 }
 
 /// A database.
+///
+/// ```
+/// # use edge_harness::platform::sql::{Sql, SqlError, Statement};
+/// async fn remove(sql: &impl Sql, tenant: &str) -> Result<(), SqlError> {
+///     let statement = Statement::new("DELETE FROM files WHERE tenant = ?1", [tenant.into()]);
+///     sql.batch(&[statement]).await.map(drop)
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Sql {
     /// The rows that a statement returns.
@@ -147,6 +183,18 @@ pub fn shard_name(number: usize) -> String {
 }
 
 /// The databases of a deployment.
+///
+/// ```
+/// # use edge_harness::platform::sql::{Databases, Sql, SqlError, Statement};
+/// # use edge_harness::types::TenantId;
+/// async fn remove(databases: &impl Databases, tenant: &TenantId) -> Result<(), SqlError> {
+///     for database in databases.all_of(tenant).await? {
+///         let statement = Statement::new("DELETE FROM files WHERE tenant = ?1", [tenant.as_str().into()]);
+///         database.batch(&[statement]).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Databases {
     /// The type of a database.

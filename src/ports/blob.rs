@@ -14,6 +14,15 @@ pub struct BlobError(pub String);
 pub type BlobResult<T> = Result<T, BlobError>;
 
 /// An object store. Every key starts with the tenant.
+///
+/// ```
+/// use edge_harness::{platform::in_memory::MemoryBlobs, ports::BlobStore};
+/// use futures::executor::block_on;
+///
+/// let blobs = MemoryBlobs::default();
+/// block_on(blobs.put("acme/a", "hello".into(), "text/plain")).unwrap();
+/// assert_eq!(block_on(blobs.get("acme/a", Some(1..3))).unwrap().unwrap(), "el");
+/// ```
 #[async_trait(?Send)]
 pub trait BlobStore {
     /// Writes an object, replacing any object with the same key.

@@ -10,6 +10,16 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 /// A source of time.
+///
+/// ```
+/// use edge_harness::{platform::in_memory::ManualClock, ports::Clock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::default();
+/// let start = clock.now();
+/// clock.advance(Duration::from_secs(5));
+/// assert_eq!(clock.now().since(start), Duration::from_secs(5));
+/// ```
 pub trait Clock {
     /// Returns the current time.
     fn now(&self) -> Timestamp;
@@ -19,6 +29,14 @@ pub trait Clock {
 }
 
 /// A source of cryptographically secure random bytes.
+///
+/// ```
+/// use edge_harness::{platform::in_memory::SeededEntropy, ports::Entropy};
+///
+/// let mut bytes = [0; 16];
+/// SeededEntropy::default().fill(&mut bytes);
+/// assert_ne!(bytes, [0; 16]);
+/// ```
 pub trait Entropy {
     /// Fills `buffer` with random bytes.
     fn fill(&self, buffer: &mut [u8]);

@@ -5,6 +5,14 @@ use crate::types::{Principal, Timestamp};
 use async_trait::async_trait;
 
 /// Finds out whether a caller's credential is still valid.
+///
+/// ```
+/// # use edge_harness::ports::{Clock, Credentials, directory::DirectoryResult};
+/// # use edge_harness::types::Principal;
+/// async fn is_valid(credentials: &dyn Credentials, caller: &Principal, clock: &dyn Clock) -> DirectoryResult<bool> {
+///     Ok(credentials.renew(caller, clock.now()).await?.is_some())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Credentials {
     /// Returns the caller with its present scopes, its tenant's present rules, and a new

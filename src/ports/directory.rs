@@ -156,6 +156,15 @@ pub const SHARDS_PER_SWEEP: usize = 20;
 
 /// The store of tenants, keys, the list of sessions, idempotency outside sessions, and the audit trail. Each change of a
 /// tenant or a key adds its row of the audit trail in the same transaction.
+///
+/// ```
+/// # use edge_harness::ports::{Directory, directory::DirectoryResult};
+/// # use edge_harness::types::TenantId;
+/// /// Returns whether a tenant exists and has no sessions.
+/// async fn is_unused(directory: &dyn Directory, tenant: &TenantId) -> DirectoryResult<bool> {
+///     Ok(directory.tenant(tenant).await?.is_some() && directory.count_sessions(tenant, None).await? == 0)
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Directory {
     /// Fails if a database cannot be read, or lacks the newest migration.

@@ -10,6 +10,17 @@ use thiserror::Error;
 pub struct PeerError(pub String);
 
 /// Asks a session's Durable Object to erase all of its data.
+///
+/// ```
+/// # use edge_harness::ports::{PeerError, SessionEraser};
+/// # use edge_harness::types::{SessionId, TenantId};
+/// async fn erase_all(eraser: &dyn SessionEraser, tenant: &TenantId, sessions: &[SessionId]) -> Result<(), PeerError> {
+///     for session in sessions {
+///         eraser.erase(tenant, session).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait SessionEraser {
     /// Erases a session. Succeeds if the session does not exist.

@@ -204,6 +204,14 @@ pub struct GlanceResult {
 /// The table of files, and of object keys without a row: keys reserved for a write, and keys whose row was
 /// replaced or deleted. The table keeps both consistent, so that a crash at any point leaves no unreachable
 /// object.
+///
+/// ```
+/// # use edge_harness::ports::{FileTable, filesystem::{FileResult, Tree}};
+/// # use edge_harness::types::FilePath;
+/// async fn exists(table: &dyn FileTable, tree: &Tree, path: FilePath) -> FileResult<bool> {
+///     Ok(!table.rows(tree, &[path]).await?.is_empty())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait FileTable {
     /// Looks up the location of a tenant's rows, if that needs a query, so that the next call needs one query

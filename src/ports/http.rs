@@ -41,6 +41,16 @@ impl HttpResponse {
 pub struct HttpError(pub String);
 
 /// Outbound HTTP. Redirects are not followed, so that the caller can check the new URL first.
+///
+/// ```
+/// use edge_harness::{platform::in_memory::ScriptedHttp, ports::{Http, HttpRequest}};
+/// use futures::executor::block_on;
+///
+/// let http = ScriptedHttp::default();
+/// http.respond(204, "");
+/// let request = HttpRequest { method: "GET", url: "https://example.com/".into(), ..HttpRequest::default() };
+/// assert_eq!(block_on(http.send(request)).unwrap().status, 204);
+/// ```
 #[async_trait(?Send)]
 pub trait Http {
     /// Sends a request. Completes when the head of the response has arrived. Dropping the future aborts the
@@ -52,6 +62,17 @@ pub trait Http {
 }
 
 /// The platform's model binding (Workers AI).
+///
+/// ```
+/// # use edge_harness::ports::{Ai, HttpError};
+/// # use futures::TryStreamExt;
+/// /// Returns the size of the response to a prompt.
+/// async fn size(ai: &dyn Ai) -> Result<usize, HttpError> {
+///     let input = serde_json::json!({"prompt": "Hello", "stream": true});
+///     let pieces: Vec<_> = ai.run("@cf/meta/llama-3.1-8b-instruct", input).await?.try_collect().await?;
+///     Ok(pieces.iter().map(|piece| piece.len()).sum())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Ai {
     /// Runs `model` on an input that requests streaming. Returns the bytes of the stream.

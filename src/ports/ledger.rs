@@ -19,6 +19,15 @@ impl From<LedgerError> for Problem {
 pub type LedgerResult<T> = Result<T, LedgerError>;
 
 /// The ledgers of all tenants. After an error, a message may or may not have arrived; it can be sent again.
+///
+/// ```
+/// # use edge_harness::ports::{Ledger, ledger::LedgerResult};
+/// # use edge_harness::types::{Day, TenantId};
+/// /// Returns the number of a tenant's turns on a day.
+/// async fn turns_on(ledger: &dyn Ledger, tenant: &TenantId, day: Day) -> LedgerResult<u64> {
+///     Ok(ledger.usage(tenant, day, day).await?.iter().map(|row| row.totals.turns).sum())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Ledger {
     /// Asks for one more turn of a session. A session that holds a slot keeps it.

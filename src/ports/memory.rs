@@ -214,6 +214,15 @@ pub enum Removal {
 }
 
 /// The index of memories.
+///
+/// ```
+/// # use edge_harness::ports::{MemoryIndex, memory::{Collection, MemoryResult, Removal}};
+/// /// Removes all entries of a collection.
+/// async fn clear(index: &dyn MemoryIndex, collection: &Collection) -> MemoryResult<()> {
+///     while index.remove(collection, &Removal::All).await? {}
+///     Ok(())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait MemoryIndex {
     /// Looks up the location of a tenant's memory in advance, so that the next call completes without another

@@ -45,6 +45,18 @@ pub struct Claim {
 }
 
 /// The memory spaces of all tenants.
+///
+/// ```
+/// # use edge_harness::ports::{MemorySpaces, memory::MemoryResult, memory_spaces::Claim};
+/// # use edge_harness::types::Timestamp;
+/// /// Leases all due spaces, and gives them back without consolidating them.
+/// async fn skip(spaces: &dyn MemorySpaces, claim: &Claim, since: Timestamp) -> MemoryResult<()> {
+///     for lease in spaces.claim_due(claim, since, 10).await? {
+///         spaces.give_back(&lease, claim.until).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait MemorySpaces {
     /// Claims the right to extract facts for a space, which is granted once per `gap`. Returns `None` if

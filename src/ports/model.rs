@@ -6,6 +6,37 @@ use futures::stream::LocalBoxStream;
 /// A language model with streamed responses.
 ///
 /// A call is a single attempt: retries are up to the caller.
+///
+/// ```
+/// use edge_harness::ports::{Model, Models};
+/// use edge_harness::testkit::TestSession;
+/// use edge_harness::types::*;
+/// use futures::stream::{self, LocalBoxStream};
+/// use std::rc::Rc;
+///
+/// /// Repeats the user's message.
+/// struct Parrot;
+///
+/// impl Model for Parrot {
+///     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
+///         let text = request.messages.last().map(|message| message.text()).unwrap_or_default();
+///         let parts = vec![Part::text(text.clone())];
+///         let done = ModelResponse { parts, usage: Usage::default(), finish: FinishReason::Stop };
+///         Box::pin(stream::iter([Ok(ModelEvent::Text(text)), Ok(ModelEvent::Done(done))]))
+///     }
+/// }
+///
+/// impl Models for Parrot {
+///     fn resolve(&self, _id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+///         Ok((Rc::new(Parrot), "parrot".into()))
+///     }
+///
+///     fn default_model(&self) -> String { "mine/parrot".into() }
+/// }
+///
+/// let session = TestSession::new(|agent| agent.models(Rc::new(Parrot)));
+/// assert_eq!(session.ask("Hello!"), "Hello!");
+/// ```
 pub trait Model {
     /// Starts a call. The stream yields pieces and finally [`ModelEvent::Done`]; an error ends it. Pieces
     /// that arrive together are ready together. Dropping the stream cancels the call.
@@ -13,6 +44,20 @@ pub trait Model {
 }
 
 /// The available models.
+///
+/// ```
+/// # use edge_harness::ports::{Model, Models};
+/// # use edge_harness::types::{ModelError, Price};
+/// # use std::rc::Rc;
+/// /// Sets the price of all models of other `Models`.
+/// struct Priced<M>(M, Price);
+///
+/// impl<M: Models> Models for Priced<M> {
+///     fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> { self.0.resolve(id) }
+///     fn price(&self, _id: &str) -> Option<Price> { Some(self.1) }
+///     fn default_model(&self) -> String { self.0.default_model() }
+/// }
+/// ```
 pub trait Models {
     /// Finds the model `provider/model`. Returns it with the provider's own name for it.
     ///

@@ -23,6 +23,18 @@ pub struct PeerRequest {
 }
 
 /// The other sessions.
+///
+/// ```
+/// # use edge_harness::ports::{PeerError, Peers};
+/// # use edge_harness::types::{CallId, ChildStatus, SessionId, TenantId};
+/// /// Cancels a child's task, at the second attempt if the first one fails.
+/// async fn cancel(peers: &dyn Peers, tenant: &TenantId, child: &SessionId, call: &CallId) -> Result<ChildStatus, PeerError> {
+///     match peers.cancel(tenant, child, call).await {
+///         Err(_) => peers.cancel(tenant, child, call).await,
+///         canceled => canceled,
+///     }
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Peers: SessionEraser {
     /// Stores the first records of session `session`, which the next [`Peers::import`] creates.

@@ -26,6 +26,16 @@ pub struct ReaderRequest<'a> {
 }
 
 /// Sends the requests of readers to the objects of sessions.
+///
+/// ```
+/// # use edge_harness::ports::{PeerError, ReaderRequest, SessionReader};
+/// # use edge_harness::types::{Principal, SessionId};
+/// async fn exists(reader: &dyn SessionReader, caller: &Principal, session: &SessionId) -> Result<bool, PeerError> {
+///     let target = format!("/v1/sessions/{session}");
+///     let request = ReaderRequest { target: &target, ..ReaderRequest::default() };
+///     Ok(reader.send(caller, session, request).await?.status == 200)
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait SessionReader {
     /// Sends a request to the object of a session of the principal's tenant. The object checks the principal as it does

@@ -187,6 +187,14 @@ impl Iterator for Records<'_> {
 }
 
 /// The storage of one session: an append-only log and a few small documents.
+///
+/// ```
+/// use edge_harness::{platform::in_memory::MemorySessionStore, ports::{Batch, SessionStore}};
+///
+/// let store = MemorySessionStore::default();
+/// store.commit(Batch { put: vec![("hook/mine".into(), "{}".into())], ..Batch::default() }).unwrap();
+/// assert_eq!(store.get("hook/mine").unwrap().as_deref(), Some("{}"));
+/// ```
 pub trait SessionStore {
     /// Returns whether anything is stored. A store without anything reads as empty.
     ///

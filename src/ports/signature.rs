@@ -29,6 +29,14 @@ pub enum PublicKey {
 pub struct UnusableKey(pub String);
 
 /// A verifier of signatures.
+///
+/// ```
+/// # use edge_harness::ports::{PublicKey, Signatures, UnusableKey};
+/// async fn is_signed(signatures: &dyn Signatures, key: &PublicKey, data: &[u8], by: &[u8]) -> Result<bool, UnusableKey> {
+///     signatures.check(key).await?;
+///     signatures.verify(key, data, by).await
+/// }
+/// ```
 #[async_trait(?Send)]
 pub trait Signatures {
     /// Checks whether a key is usable, for example whether its point is on the curve.

@@ -25,6 +25,15 @@ const TOO_MANY: Bytes =
     Bytes::from_static(b": the session has too many readers; reconnect with the last id\n\n");
 
 /// Listeners held by the platform, such as hibernating WebSockets.
+///
+/// ```
+/// # use edge_harness::session::{frame::Frame, hub::Broadcast};
+/// /// Sends a frame to the platform's listeners, and returns how many are left.
+/// fn send(listeners: &dyn Broadcast, frame: &Frame) -> usize {
+///     listeners.broadcast(frame);
+///     listeners.len()
+/// }
+/// ```
 pub trait Broadcast {
     /// Returns whether there are none.
     fn is_empty(&self) -> bool;

@@ -122,6 +122,14 @@ impl AuditId {
 }
 
 /// An id type that the service can generate.
+///
+/// ```
+/// use edge_harness::types::{GeneratedId, Timestamp, TurnId};
+///
+/// let (first, second) = (Timestamp(0), Timestamp(1));
+/// assert!(TurnId::generate(first, &[0; 10]) < TurnId::generate(second, &[0; 10]));
+/// assert_eq!(TurnId::derive("a"), TurnId::derive("a"));
+/// ```
 pub trait GeneratedId: From<String> {
     /// The prefix of generated ids.
     const PREFIX: &'static str;

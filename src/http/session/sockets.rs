@@ -23,6 +23,16 @@ const GONE: (u16, &str) = (1001, "the session was deleted");
 const MAX_HELD: usize = 1 << 20;
 
 /// A WebSocket of the platform.
+///
+/// ```
+/// # use edge_harness::http::session::sockets::Socket;
+/// /// Sends a last frame and closes the socket.
+/// fn say_goodbye(socket: &impl Socket) {
+///     if socket.send("goodbye") {
+///         socket.close(1000, "");
+///     }
+/// }
+/// ```
 pub trait Socket: PartialEq {
     /// Sends a text frame. Returns `false` if the socket is closed or closing.
     fn send(&self, text: &str) -> bool;

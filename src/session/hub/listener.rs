@@ -40,6 +40,22 @@ pub struct Interest {
 
 /// Writes the events of a turn in the format of a protocol. It sees all events of the turn from its start, whether they
 /// are live or replayed, until one that ends or suspends the turn.
+///
+/// ```
+/// use edge_harness::session::{frame::Event, hub::Projection};
+/// use edge_harness::types::Delta;
+///
+/// /// Writes the text of a turn, and nothing else.
+/// struct Text;
+///
+/// impl Projection for Text {
+///     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+///         if let Event::Delta(Delta::Text { delta, .. }) = event {
+///             out.extend_from_slice(delta.as_bytes());
+///         }
+///     }
+/// }
+/// ```
 pub trait Projection {
     /// Appends what the client receives for an event; nothing if the protocol has nothing for it.
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
