@@ -1,14 +1,17 @@
 //! Clients: they post, abort, disconnect and reconnect according to the scenario, and store their
 //! observations.
 
+mod gateway;
+mod people;
+
 use super::{
+    caller::Caller,
     dice::Dice,
-    gateway::{self, Caller},
-    node::Node,
-    people::{Patch, Submission},
-    reader::{Event, Line, Parser},
+    reader::{Line, Parser, is_own},
     scenario::{Act, ResponseMode, SessionScenario, mark},
-    world::World,
+    sched::START,
+    witness::{Event, Fate, Streamed, Witness, is_end, waits},
+    world::{Node, World},
 };
 use edge_harness::http::{Body, Request, Response, session, session::call::SessionRequest};
 use edge_harness::types::{ErrorCode, Problem, UserId};
@@ -18,49 +21,6 @@ use futures::{
 };
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
-
-/// The fate of a posted message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It was accepted, as this turn if the client received its id.
-    Accepted(Option<String>),
-    Refused,
-    /// The connection was lost.
-    Unknown,
-}
-
-/// The observations of the clients of one session.
-#[derive(Default)]
-pub struct Witness {
-    /// The turn's index in the scenario, whether it was posted with an idempotency key, and its fate.
-    pub posts: Vec<(usize, bool, Fate)>,
-    /// The decisions and answers that people sent.
-    pub submissions: Vec<Submission>,
-    /// Turns whose complete response was received, with the response.
-    pub answers: Vec<(String, Value)>,
-    /// Streamed turns.
-    pub streams: Vec<Streamed>,
-    /// The events that the follower of the session has received since its start.
-    pub followed: Vec<Event>,
-    /// Number of records in the log when the follower reconnected for the last time.
-    pub known: usize,
-    pub dequeued: Vec<String>,
-    pub titles: Vec<String>,
-    /// The patches of permissions that were sent.
-    pub patches: Vec<Patch>,
-    /// Whether the erasure was confirmed.
-    pub erased: bool,
-}
-
-/// The stream of a turn as received, until the turn ended or waited.
-pub struct Streamed {
-    pub turn: String,
-    pub events: Vec<Event>,
-    /// Whether the stream reached its end.
-    pub complete: bool,
-    /// Whether the stream started at the start of the turn.
-    pub whole: bool,
-}
 
 /// A client of one session.
 #[derive(Clone)]
@@ -84,15 +44,6 @@ impl Reply {
             Self::Answer(response, _) => Some(response.status().as_u16()),
             Self::Problem(problem) => Some(problem.code.status()),
             Self::Lost => None,
-        }
-    }
-}
-
-/// Checks that the text contains no marks of other sessions.
-pub fn is_own(world: &World, origin: usize, text: &str) {
-    for place in (0..world.ledger.scenario.sessions.len()).filter(|place| *place != origin) {
-        if text.contains(&mark(place)) {
-            world.ledger.find(7, format!("session {origin} shows text of session {place}: {text}"));
         }
     }
 }
@@ -253,7 +204,7 @@ impl Client {
     }
 
     async fn act(&self, at: u64, act: &Act, mut dice: Dice) {
-        let due = (super::sched::START + at).saturating_sub(self.world.sched.now());
+        let due = (START + at).saturating_sub(self.world.sched.now());
         self.world.sched.sleep(due).await;
         match act {
             Act::Post { turn, mode, on_busy, key } => self.post(*turn, *mode, on_busy, *key, &mut dice).await,
@@ -448,14 +399,4 @@ impl Client {
             _ => None,
         }
     }
-}
-
-/// Returns whether an event with this name ends its turn.
-pub fn is_end(name: &str) -> bool {
-    matches!(name, "turn.completed" | "turn.failed" | "turn.canceled")
-}
-
-/// Returns whether an event with this name means that its turn waits.
-pub fn waits(name: &str) -> bool {
-    name == "turn.waiting"
 }

@@ -93,7 +93,7 @@ impl Disk {
         let (moment, at) = (self.ledger.moment(), self.ledger.sched.now());
         for record in batch.append {
             self.ledger.say(&self.name, || format!("{} {}", record.seq, record.json));
-            let waits = u64::from(super::client::waits(&record.kind));
+            let waits = u64::from(super::witness::waits(&record.kind));
             self.ledger.waits.set(self.ledger.waits.get() + waits);
             let spawned = u64::from(record.kind == "subagent.started");
             self.ledger.spawned.set(self.ledger.spawned.get() + spawned);

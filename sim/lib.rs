@@ -4,43 +4,43 @@
 //! | file | contents |
 //! |---|---|
 //! | `scenario` | derives a scenario from a seed: messages, responses, and failures |
-//! | `world` | plays a scenario to its end |
+//! | … `people`, `operator`, `subagents` | the rules that people and the operator set, the tasks of subagents |
+//! | `run` | plays a scenario to its end |
+//! | `world` | the objects of the sessions, and the network between them |
+//! | … `node` | a session's object: instances that are evicted |
+//! | `disk` | its disk, which survives |
 //! | `sched` | virtual time, and the choice of the task that runs next |
-//! | `node`, `disk` | a session's object: instances that are evicted, and a disk that survives |
-//! | `client`, `reader` | the clients and their observations |
-//! | `people` | decisions on suspended calls |
-//! | `operator`, `gateway` | rules that change, and the callers with their scopes |
-//! | `subagents` | tasks of subagents, and the network between sessions |
-//! | `model`, `one_shot`, `tools` | the simulated model and tools |
+//! | `client`, `reader` | the clients |
+//! | … `people`, `gateway` | decisions on suspended calls, and the principal of each request |
+//! | `witness`, `caller` | what clients observe, and their credentials |
+//! | `model`, `tools` | the simulated model and tools |
+//! | … `one_shot` | the model's calls outside of turns |
 //! | `ledger` | the actual runs and requests, and the trace |
 //! | `invariants` | the conditions that must hold |
 //! | `faults` | planted defects, which the invariants must find |
 //!
 //! A run is single-threaded and uses nothing from outside: the same seed gives the same trace.
 
+pub mod caller;
 pub mod client;
 pub mod dice;
 pub mod disk;
 pub mod faults;
-pub mod gateway;
 pub mod invariants;
 pub mod ledger;
 pub mod model;
-pub mod node;
-pub mod one_shot;
-pub mod operator;
-pub mod people;
 pub mod reader;
+pub mod run;
 pub mod scenario;
 pub mod sched;
-pub mod subagents;
 pub mod sweep;
 pub mod tools;
+pub mod witness;
 pub mod world;
 
 use ledger::Finding;
+use run::run;
 use scenario::Scenario;
-use world::World;
 
 /// A quarter of the time is spent on allocations.
 #[global_allocator]
@@ -64,10 +64,10 @@ pub struct Report {
 /// Plays one seed.
 pub fn play(seed: u64, traced: bool) -> Report {
     let scenario = Scenario::of(seed);
-    let world = World::play(&scenario, traced);
+    let world = run(&scenario, traced);
     invariants::check(&world);
     if scenario.quiet && world.ledger.findings.borrow().is_empty() {
-        let reference = World::play(&scenario.undisturbed(), false);
+        let reference = run(&scenario.undisturbed(), false);
         invariants::same(&world, &reference);
         reference.dismantle();
     }

@@ -1,9 +1,10 @@
 //! The simulated model. Its response is a function of the request, so that it is the same again after a
 //! crash; only its errors are temporary.
 
+pub mod one_shot;
+
 use super::{
     ledger::{Ask, Ledger},
-    one_shot,
     scenario::{FinalResponse, StepScript, TurnScript, mark},
 };
 use edge_harness::ports::{Model, Models};

@@ -1,19 +1,15 @@
 //! Readers of event streams, which parse what they receive as a client does.
 
-use super::{node::Node, world::World};
+use super::{
+    scenario::mark,
+    witness::Event,
+    world::{Node, World},
+};
 use bytes::Bytes;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::Cursor;
 use futures::{Stream, future::poll_fn};
 use std::{pin::Pin, rc::Rc, task::Poll};
-
-/// One event.
-#[derive(Clone, Debug)]
-pub struct Event {
-    pub id: Option<Cursor>,
-    pub name: String,
-    pub data: String,
-}
 
 /// A connection with a stream. Ends when the instance is evicted.
 pub struct Line {
@@ -49,9 +45,18 @@ impl Parser {
             let text = String::from_utf8(block).expect("valid UTF-8");
             let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
             let Some(data) = field("data: ") else { continue };
-            super::client::is_own(world, origin, &data);
+            is_own(world, origin, &data);
             let id = field("id: ").map(|id| Cursor::parse(&id).expect("a valid cursor"));
             events.push(Event { id, name: field("event: ").unwrap_or_default(), data });
+        }
+    }
+}
+
+/// Checks that the text contains no marks of other sessions.
+pub fn is_own(world: &World, origin: usize, text: &str) {
+    for place in (0..world.ledger.scenario.sessions.len()).filter(|place| *place != origin) {
+        if text.contains(&mark(place)) {
+            world.ledger.find(7, format!("session {origin} shows text of session {place}: {text}"));
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Derives a scenario from a seed: messages and their times, behavior of models and tools, and failures.
 
-use super::{
-    dice::Dice,
-    operator,
-    people::{self, PeopleScenario},
-    subagents::{self, SubagentsScenario},
-};
+mod operator;
+mod people;
+mod subagents;
+
+use super::dice::Dice;
 use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
@@ -14,6 +13,12 @@ use edge_harness::types::{
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+pub use people::PeopleScenario;
+pub use subagents::SubagentsScenario;
+
+/// The name of the tool that spawns subagents.
+pub const SUBAGENT: &str = "subagent";
 
 /// A simulated world.
 #[derive(Clone)]
@@ -347,10 +352,10 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionScenario {
 }
 
 fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnScript {
-    let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| call(dice, quiet)).collect();
+    let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| any_call(dice, quiet)).collect();
     let storm = |dice: &mut Dice, percent: u64| !quiet && dice.chance(percent);
     let count = dice.pick(&[0, 1, 1, 2, 3, 5]);
-    let steps = (0..count).map(|_| step(dice, &pool, quiet)).collect();
+    let steps = (0..count).map(|_| any_step(dice, &pool, quiet)).collect();
     let mut budget = BudgetPatch::default();
     if !quiet {
         let maybe = |dice: &mut Dice, low, high| {
@@ -385,7 +390,7 @@ fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnScript {
     }
 }
 
-pub fn step(dice: &mut Dice, pool: &[CallScript], quiet: bool) -> StepScript {
+fn any_step(dice: &mut Dice, pool: &[CallScript], quiet: bool) -> StepScript {
     let calls = if dice.chance(15) { dice.within(5, 9) } else { dice.within(1, 4) };
     let kinds = [
         ModelErrorKind::RateLimited,
@@ -408,7 +413,7 @@ pub fn step(dice: &mut Dice, pool: &[CallScript], quiet: bool) -> StepScript {
     }
 }
 
-pub fn call(dice: &mut Dice, quiet: bool) -> CallScript {
+fn any_call(dice: &mut Dice, quiet: bool) -> CallScript {
     let tool = dice
         .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "absent"]);
     let how = if quiet {

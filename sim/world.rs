@@ -1,16 +1,16 @@
-//! A simulated world: its objects, its clients, and their environment.
+//! A simulated world: its objects and their environment.
+
+mod node;
 
 use super::{
-    client::{self, Witness},
     dice::Dice,
     disk::Disk,
-    invariants,
     ledger::Ledger,
     model::SimModels,
-    node::Node,
     scenario::Scenario,
     sched::{Panicked, START, Sched, SimClock},
     tools,
+    witness::Witness,
 };
 use edge_harness::agent::{HarnessAgent, Settings};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
@@ -21,7 +21,7 @@ use edge_harness::platform::in_memory::{
 };
 use edge_harness::ports::PeerError;
 use edge_harness::standard::{Standard, builder};
-use edge_harness::types::{SessionId, TenantId, TenantLimits};
+use edge_harness::types::{Rules, SessionId, TenantId, TenantLimits};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::time::Duration;
 use std::{
@@ -29,12 +29,7 @@ use std::{
     rc::Rc,
 };
 
-/// Maximum duration of the clients' actions, in milliseconds.
-const MAX_ACTIONS_MS: u64 = 3_600_000;
-/// Maximum duration of turns after all failures have ended, in milliseconds.
-const SETTLE_MS: u64 = 1_800_000;
-/// How long canceled tools may keep running, plus a margin, in milliseconds.
-const LATE_MS: u64 = 40_000;
+pub use node::{Node, Received};
 
 pub struct World {
     pub sched: Rc<Sched>,
@@ -61,9 +56,8 @@ pub struct World {
 }
 
 impl World {
-    /// Plays a scenario to its end.
-    pub fn play(scenario: &Scenario, traced: bool) -> Rc<Self> {
-        let mut scenario = scenario.clone();
+    /// Creates a world with an object for each session of the scenario.
+    pub fn new(scenario: &mut Scenario, traced: bool) -> Rc<Self> {
         let sched = Sched::new(scenario.dice.fork());
         let ledger = Ledger::new(Rc::clone(&sched), scenario.clone(), traced);
         let accounts = Rc::new(InMemoryLedger::new(Rc::new(SimClock(Rc::clone(&sched)))));
@@ -87,8 +81,6 @@ impl World {
         for (place, session) in scenario.sessions.iter().enumerate() {
             world.object(&session.tenant, &session.id, place);
         }
-        client::start(&world, &mut scenario.dice);
-        world.end();
         world
     }
 
@@ -150,6 +142,11 @@ impl World {
         self.nodes.borrow().clone()
     }
 
+    /// Returns whether a condition holds for all nodes.
+    pub fn all_nodes(&self, holds: impl Fn(&Node) -> bool) -> bool {
+        self.nodes.borrow().iter().all(|node| holds(node))
+    }
+
     /// Returns the object of a session, created on first use. It contains texts of session `origin`.
     pub fn object(&self, tenant: &TenantId, session: &SessionId, origin: usize) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
@@ -175,6 +172,11 @@ impl World {
         node
     }
 
+    /// Returns the policies of a tenant; none if they are never set.
+    pub fn policies(&self, tenant: &TenantId) -> &[(u64, Rules)] {
+        self.ledger.scenario.people.tenants.get(tenant).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Transmits one message between sessions. Returns whether its response will arrive.
     ///
     /// # Errors
@@ -192,33 +194,8 @@ impl World {
         Ok(!scenario.unanswered.contains(&place))
     }
 
-    fn end(self: &Rc<Self>) {
-        if !self.run(MAX_ACTIONS_MS, |world| world.busy.get() == 0) {
-            self.ledger.find(4, "a client waits forever");
-        }
-        self.nodes().iter().for_each(|node| node.disk.heal());
-        if !self.run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| !node.disk.busy.get())) {
-            self.ledger.find(4, "a turn never ends");
-        }
-        // Late tools may still try to write; followers disconnect.
-        self.closing.set(true);
-        self.run(LATE_MS, |_| false);
-        // Also the disks of subagents that were spawned since then.
-        self.nodes().iter().for_each(|node| node.disk.heal());
-        if !self
-            .run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| invariants::has_reported(node)))
-        {
-            self.ledger.find(13, "a session never reports its usage");
-        }
-        self.nodes().iter().for_each(|node| node.crash(self));
-        client::read_remaining(self);
-        if !self.run(LATE_MS, |world| world.busy.get() == 0) {
-            self.ledger.find(8, "a reader waits forever");
-        }
-    }
-
     /// Runs until `done` holds at a moment when no task can run, or for at most `ms` milliseconds.
-    fn run(self: &Rc<Self>, ms: u64, done: impl Fn(&Self) -> bool) -> bool {
+    pub fn run(self: &Rc<Self>, ms: u64, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.sched.now() + ms;
         loop {
             if let Some((task, owner)) = self.sched.pick() {

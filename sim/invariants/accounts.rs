@@ -1,8 +1,8 @@
 //! 13: the ledger of a tenant has the usage that the logs of its sessions have, and no slot is held at the end. 18: the
 //! audit trail of a tenant has the decisions that the logs have, each once.
 
-use super::super::{node::Node, world::World};
 use super::{View, view::Entry};
+use crate::world::{Node, World};
 use edge_harness::ledger::ADMISSION_LEASE;
 use edge_harness::ports::{Directory as _, Ledger as _};
 use edge_harness::types::{AuditId, AuditQuery, Day, TenantId, Timestamp, UsageTotals};

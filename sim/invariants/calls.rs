@@ -1,7 +1,10 @@
 //! Outcomes and runs of tool calls: invariants 1, 5 and 6.
 
-use super::super::ledger::{Ledger, Run};
 use super::view::{Call, Entry, Turn, View};
+use crate::{
+    ledger::{Ledger, Run},
+    scenario::CallScript,
+};
 use std::collections::BTreeMap;
 
 /// 1: each call of a response has one outcome, in the order of the calls, and is the call that the model
@@ -23,7 +26,7 @@ pub fn outcomes(ledger: &Ledger, view: &View) {
         for (step, message) in turn.answers.iter().enumerate() {
             let script = script.steps.get(step).map(|step| step.calls.as_slice()).unwrap_or_default();
             let made: Vec<&Call> = turn.calls.iter().filter(|call| call.message == *message).collect();
-            let fits = |(call, script): (&&Call, &super::super::scenario::CallScript)| {
+            let fits = |(call, script): (&&Call, &CallScript)| {
                 call.name == script.tool && (script.invalid || call.args == script.args)
             };
             if !made.is_empty() && (made.len() != script.len() || !made.iter().zip(script).all(fits)) {

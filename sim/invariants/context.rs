@@ -1,12 +1,12 @@
 //! Messages that leave the context window: invariant 10.
 
-use super::super::{
-    ledger::Ledger,
-    node::Node,
-    one_shot,
-    scenario::{SessionScenario, mark},
-};
 use super::view::View;
+use crate::{
+    ledger::Ledger,
+    model::one_shot,
+    scenario::{SessionScenario, mark},
+    world::Node,
+};
 use edge_harness::ports::memory::CollectionKind;
 use edge_harness::session::window::ContextState;
 use edge_harness::types::{Record, session::Activity};

@@ -1,7 +1,7 @@
 //! The ends of turns: invariants 2, 3 and 4.
 
-use super::super::{ledger::Ledger, node::Node, scenario::Flaky};
 use super::view::{Turn, View};
+use crate::{ledger::Ledger, model::TOKENS, scenario::Flaky, world::Node};
 use edge_harness::types::Budget;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -164,7 +164,7 @@ fn asked(
     if let Some(most) = budget.max_tokens {
         // A step that was requested twice was completed once, and an interrupted self-critique not at all.
         let answered: BTreeSet<_> = asks.iter().filter(|ask| !ask.reflects).map(|ask| ask.step).collect();
-        let before = (answered.len() as u64 + reflected).saturating_sub(1) * super::super::model::TOKENS;
+        let before = (answered.len() as u64 + reflected).saturating_sub(1) * TOKENS;
         over("tokens before the last model call", before, most.max(1) - 1);
     }
     if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {

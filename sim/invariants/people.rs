@@ -1,15 +1,15 @@
 //! Decisions by people: invariant 11.
 
-use super::super::{
-    client::Witness,
-    ledger::{Ledger, Run},
-    node::Node,
-};
 use super::view::{Call, Entry, Turn, View};
 use super::{
     calls::runs_of,
     ends::RECOVERY_MS,
     rules::{Rulebook, Verdict},
+};
+use crate::{
+    ledger::{Ledger, Run},
+    witness::Witness,
+    world::Node,
 };
 use edge_harness::types::Timestamp;
 use serde_json::Value;

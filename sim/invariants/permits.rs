@@ -1,16 +1,14 @@
 //! What rules and people permit: invariants 14 to 17.
 
-use super::super::{
-    client::Witness,
-    gateway::Caller,
-    ledger::{Ledger, Run},
-    node::Node,
-    people::{Patch, Submission},
-    world::World,
-};
 use super::rules::{Rulebook, Verdict, is_applied};
 use super::view::{Call, Entry, Turn, View};
 use super::{calls::runs_of, subagents};
+use crate::{
+    caller::Caller,
+    ledger::{Ledger, Run},
+    witness::{Patch, Submission, Witness},
+    world::{Node, World},
+};
 use edge_harness::types::SessionPermissions;
 use std::rc::Rc;
 

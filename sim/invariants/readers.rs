@@ -1,14 +1,12 @@
 //! Messages posted by users and events received by readers: invariants 7, 8 and 10.
 
-use super::super::{
-    client::{self, Fate, Streamed, Witness},
-    ledger::Ledger,
-    node::Node,
-    reader::Event,
-    scenario::mark,
-    world::World,
-};
 use super::view::{Entry, Turn, View};
+use crate::{
+    ledger::Ledger,
+    scenario::mark,
+    witness::{Event, Fate, Streamed, Witness, waits},
+    world::{Node, World},
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -89,7 +87,7 @@ pub fn streams(ledger: &Ledger, view: &View, witness: &Witness) {
         // A reader that joins in the middle is compared from there; the stream ends where the turn waits.
         let first = events.iter().find_map(|event| event.id).map_or(0, |id| if *whole { 0 } else { id.seq });
         let rest: Vec<&Entry> = own.filter(|entry| entry.seq >= first).collect();
-        let halt = rest.iter().position(|entry| client::waits(&entry.kind)).map_or(rest.len(), |at| at + 1);
+        let halt = rest.iter().position(|entry| waits(&entry.kind)).map_or(rest.len(), |at| at + 1);
         let own = rest[..halt].iter().copied();
         let own: Vec<&Entry> = own.filter(|entry| entry.kind != "turn.queued").collect();
         // It may also have joined in the middle of a message's text.

@@ -1,7 +1,11 @@
 //! The effects of crashes: invariant 9.
 
-use super::super::{ledger::Ledger, node::Node, tools, world::World};
 use super::view::{Turn, View};
+use crate::{
+    ledger::Ledger,
+    tools,
+    world::{Node, World},
+};
 use serde_json::Value;
 use std::rc::Rc;
 

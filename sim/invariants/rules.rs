@@ -1,8 +1,12 @@
 //! The rules over time, and what they decide about a call. This is the model of `docs/permissions.md` that the core is
 //! compared with, so it calls no code of the core.
 
-use super::super::{gateway::Received, node::Node, subagents::SUBAGENT, tools, world::World};
 use super::view::View;
+use crate::{
+    scenario::SUBAGENT,
+    tools,
+    world::{Node, Received, World},
+};
 use edge_harness::types::{Category, Grants, Policy, Rules, SessionPermissions};
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};

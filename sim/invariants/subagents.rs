@@ -1,8 +1,12 @@
 //! Subagents: invariant 12.
 
-use super::super::{ledger::Ledger, node::Node, scenario::mark, subagents::SUBAGENT, world::World};
 use super::rules::{Rulebook, Verdict};
 use super::view::{Entry, Turn, View};
+use crate::{
+    ledger::Ledger,
+    scenario::{SUBAGENT, mark},
+    world::{Node, World},
+};
 use edge_harness::ports::Directory;
 use edge_harness::types::{Parent, TenantId};
 use futures::FutureExt;

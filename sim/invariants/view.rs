@@ -1,6 +1,6 @@
 //! A log, grouped by turns and calls.
 
-use super::super::{node::Node, tools};
+use crate::{tools, witness::is_end, world::Node};
 use edge_harness::ports::session_store::StoredRecord;
 use edge_harness::types::{EventKind, Message, MessageId, Record, TurnId};
 use serde_json::Value;
@@ -179,7 +179,7 @@ impl Turn {
                 self.waits.push((place, None))
             }
             "turn.resumed" => self.resumed(place),
-            kind if super::super::client::is_end(kind) => {
+            kind if is_end(kind) => {
                 self.resumed(place);
                 self.ends.push(place);
                 if self.started.is_empty() {

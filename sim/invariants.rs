@@ -28,7 +28,10 @@ mod rules;
 mod subagents;
 mod view;
 
-use super::{ledger::Ledger, node::Node, world::World};
+use super::{
+    ledger::Ledger,
+    world::{Node, World},
+};
 use std::rc::Rc;
 
 pub use accounts::has_reported;

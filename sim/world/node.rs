@@ -1,10 +1,9 @@
 //! A session's object: instances that are evicted, and a disk and an alarm that survive.
 
-use super::{
+use super::World;
+use crate::{
     disk::{Disk, DiskHandle},
-    gateway::Received,
     sched::SimClock,
-    world::World,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,8 +12,8 @@ use edge_harness::platform::in_memory::InMemoryCredentials;
 use edge_harness::ports::{PeerError, PeerRequest, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, Snapshot, TenantId,
-    time::millis,
+    Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, SessionPermissions, Snapshot,
+    TenantId, Timestamp, time::millis,
 };
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
@@ -29,6 +28,18 @@ use std::{
 const ALARM_RETRY_MS: u64 = 2_000;
 /// Maximum number of messages that a model is shown.
 const CONTEXT_MESSAGES: usize = 100;
+
+/// A policy or the permissions of a parent, sent to an object.
+pub struct Received {
+    /// The version of the policy.
+    pub version: u64,
+    /// The permissions of the parent's session, and when it read them.
+    pub parents: Option<(Timestamp, SessionPermissions)>,
+    /// When it was sent.
+    pub sent: u64,
+    /// When a response said that it has arrived.
+    pub arrived: Cell<Option<u64>>,
+}
 
 /// A session's object.
 pub struct Node {
@@ -81,6 +92,18 @@ impl Node {
             machine: RefCell::default(),
             lines: RefCell::default(),
         })
+    }
+
+    /// Records that a policy is sent to the object.
+    pub fn receive(
+        &self,
+        version: u64,
+        parents: Option<(Timestamp, SessionPermissions)>,
+        sent: u64,
+    ) -> Rc<Received> {
+        let received = Rc::new(Received { version, parents, sent, arrived: Cell::new(None) });
+        self.received.borrow_mut().push(Rc::clone(&received));
+        received
     }
 
     /// Returns the parent and the task, if this is a subagent.

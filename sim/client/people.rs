@@ -1,116 +1,21 @@
-//! People: the permission rules they set, the calls they decide on, and their decisions and answers.
+//! People: the calls that they decide on, and their decisions and answers.
 
-use super::{
-    client::{self, Client, Reply},
+use super::{Client, Reply, spawn};
+use crate::{
+    caller::Caller,
     dice::Dice,
-    gateway::{Caller, Policies},
-    scenario::{Act, CallScript, ResponseMode, SessionScenario},
-    subagents::{self, SUBAGENT},
+    scenario::{ResponseMode, SUBAGENT},
+    witness::{Patch, Submission},
 };
-use edge_harness::types::{Category, Grants, Policy, Rules, SessionId, SessionPermissions, TenantId};
+use edge_harness::types::{SessionId, SessionPermissions};
 use futures::future::join;
 use serde_json::{Value, json};
-use std::{cell::Cell, collections::BTreeMap, rc::Rc};
+use std::{cell::Cell, rc::Rc};
 
-/// The tools that rules are written for.
-pub const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy", "echo", "lend"];
 /// Maximum number of attempts to find a suspended call, or to send a decision.
 const MAX_TRIES: usize = 20;
 /// The same for a person who decides until the session is idle.
 const MAX_TRIES_UNTIL_IDLE: usize = 2_000;
-
-/// The settings shared by all sessions of a world.
-#[derive(Clone, Default)]
-pub struct PeopleScenario {
-    /// The agent's permission rules.
-    pub rules: Rules,
-    /// The policies of tenants, if the operator sets any.
-    pub tenants: BTreeMap<TenantId, Policies>,
-    /// Time to answer in seconds, or the agent's default.
-    pub ttl_s: Option<u64>,
-}
-
-/// Adds people to some sessions.
-pub fn add_people(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario]) -> PeopleScenario {
-    let mut people = PeopleScenario::default();
-    if !dice.chance(if quiet { 50 } else { 60 }) {
-        return people;
-    }
-    if dice.chance(15) {
-        people.rules.tools.insert(dice.pick(RULED).into(), dice.pick(&[Policy::Ask, Policy::Deny]));
-    }
-    people.ttl_s = (!quiet && dice.chance(40)).then(|| dice.pick(&[1, 3, 15]));
-    for session in sessions.iter_mut() {
-        if dice.chance(10) && people.rules.tools.is_empty() {
-            continue;
-        }
-        session.rules = Some(rules(dice));
-        session.restarts = dice.chance(80);
-        session.leaves = people.ttl_s.is_some() && dice.chance(40);
-        let calls =
-            session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
-        for call in calls {
-            // A client that reconnects identifies a call by its id.
-            call.named |= quiet;
-            if dice.chance(12) {
-                *call = CallScript { tool: dice.pick(&["ask", "lend"]), ..call.clone() };
-            }
-        }
-        let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
-        for _ in 0..if quiet { 0 } else { dice.within(1, 6) } {
-            session.acts.push((dice.below(last + 4_000), Act::Decide));
-        }
-        for _ in 0..if quiet { 0 } else { dice.below(2) } {
-            session.acts.push((dice.below(last + 4_000), dice.pick(&[Act::Abort, Act::Fork, Act::Look])));
-        }
-    }
-    people
-}
-
-fn rules(dice: &mut Dice) -> SessionPermissions {
-    let mut rules = SessionPermissions::default();
-    for _ in 0..dice.within(1, 4) {
-        rules.tools.insert(dice.pick(RULED).into(), Policy::Ask);
-    }
-    if dice.chance(25) {
-        rules.tools.insert(dice.pick(RULED).into(), Policy::Deny);
-    }
-    if dice.chance(20) {
-        let category = dice.pick(&[Category::Read, Category::Edit, Category::Other]);
-        rules.categories.insert(category, dice.pick(&[Policy::Ask, Policy::Ask, Policy::Deny]));
-    }
-    if dice.chance(10) {
-        rules.grants = Grants { tools: [dice.pick(RULED).to_owned()].into(), ..Grants::default() };
-    }
-    rules.yolo = dice.chance(8);
-    rules
-}
-
-/// A decision or answer that a person sent, and the response.
-#[derive(Clone, Debug)]
-pub struct Submission {
-    pub call_id: String,
-    /// Whether it is an answer instead of a decision.
-    pub answers: bool,
-    pub body: Value,
-    /// Whether it must be rejected, because it is invalid or for other arguments.
-    pub wrong: bool,
-    pub caller: Caller,
-    /// When it was sent, and when the response arrived or the connection was lost.
-    pub at: (u64, u64),
-    /// The status of the response, unless the connection was lost.
-    pub status: Option<u16>,
-}
-
-/// A patch of a session's permissions that was sent, and the response.
-pub struct Patch {
-    pub body: Value,
-    pub caller: Caller,
-    /// The status of the response, unless the connection was lost.
-    pub status: Option<u16>,
-    /// The permissions in the response.
-    pub permissions: Value,
-}
 
 impl Submission {
     /// Chooses a decision or answer for a suspended call.
@@ -175,19 +80,35 @@ impl Submission {
         };
         Self { body, wrong: false, ..self.clone() }
     }
-
-    pub fn declines(&self) -> bool {
-        self.body["decision"] == "decline"
-    }
 }
 
 /// Valid arguments to replace the model's.
 fn edited(pending: &Value) -> Value {
     match pending["name"].as_str() {
         Some("echo") => json!({ "text": "edited" }),
-        Some(SUBAGENT) => subagents::edited(&pending["args"]),
+        Some(SUBAGENT) => forked(&pending["args"]),
         _ => json!({ "key": "edited", "ms": 0, "how": "ok" }),
     }
+}
+
+/// Arguments that a person may substitute when approving the call of a subagent.
+fn forked(args: &Value) -> Value {
+    let mut args = args.clone();
+    args["forked"] = json!(true);
+    args
+}
+
+/// Returns the suspended calls, each with its session if that is a subagent's.
+fn spread(pending: &[Value]) -> Vec<(Option<String>, Value)> {
+    let own = |pending: &Value| {
+        if pending["kind"] != SUBAGENT {
+            return vec![(None, pending.clone())];
+        }
+        let session = pending["payload"]["session"].as_str().map(str::to_owned);
+        let theirs = pending["payload"]["pending"].as_array().into_iter().flatten();
+        theirs.map(|theirs| (session.clone(), theirs.clone())).collect()
+    };
+    pending.iter().flat_map(own).collect()
 }
 
 impl Client {
@@ -241,7 +162,7 @@ impl Client {
             return (Vec::new(), false);
         };
         let pending = view["pending"].as_array().cloned().unwrap_or_default();
-        let pending = subagents::spread(&pending).into_iter();
+        let pending = spread(&pending).into_iter();
         let pending =
             pending.map(|(session, call)| (self.of(session.map(SessionId::from).as_ref()), call)).collect();
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
@@ -360,7 +281,7 @@ impl Client {
             // A stream may only end after further decisions, which this task makes.
             let reader = self.clone();
             let read = async move { drop(reader.accepted(response, generation, false).await) };
-            client::spawn(&self.world, Box::pin(read));
+            spawn(&self.world, Box::pin(read));
         }
         status
     }

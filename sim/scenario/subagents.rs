@@ -1,16 +1,12 @@
 //! Tasks for subagents, and the network between sessions.
 
 use super::{
-    dice::Dice,
-    operator,
-    people::PeopleScenario,
-    scenario::{self, Act, CallScript, FinalResponse, Flaky, SessionScenario, StepScript, TurnScript, mark},
+    Act, CallScript, FinalResponse, Flaky, SUBAGENT, SessionScenario, StepScript, TurnScript, any_call,
+    any_step, mark, operator, people::PeopleScenario,
 };
+use crate::dice::Dice;
 use edge_harness::types::{Policy, subagent::GENERAL};
-use serde_json::{Value, json};
-
-/// The name of the tool that spawns subagents.
-pub const SUBAGENT: &str = "subagent";
+use serde_json::json;
 
 /// The settings shared by all sessions of a world.
 #[derive(Clone, Default)]
@@ -130,9 +126,9 @@ pub fn add_subagents(
 
 /// Returns the script of a subagent's only turn.
 fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnScript {
-    let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| scenario::call(dice, quiet)).collect();
+    let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| any_call(dice, quiet)).collect();
     let mut steps: Vec<StepScript> =
-        (0..dice.pick(&[0, 1, 1, 2, 3])).map(|_| scenario::step(dice, &pool, quiet)).collect();
+        (0..dice.pick(&[0, 1, 1, 2, 3])).map(|_| any_step(dice, &pool, quiet)).collect();
     for call in steps.iter_mut().flat_map(|step| &mut step.calls) {
         call.named |= quiet;
         if asked && dice.chance(12) {
@@ -171,24 +167,4 @@ fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallScript {
         args["forked"] = json!(dice.chance(80));
     }
     CallScript { tool: SUBAGENT, args, invalid: dice.chance(2), named: dice.chance(90) }
-}
-
-/// Arguments that a person may substitute when approving such a call.
-pub fn edited(args: &Value) -> Value {
-    let mut args = args.clone();
-    args["forked"] = json!(true);
-    args
-}
-
-/// Returns the suspended calls, each with its session if that is a subagent's.
-pub fn spread(pending: &[Value]) -> Vec<(Option<String>, Value)> {
-    let own = |pending: &Value| {
-        if pending["kind"] != SUBAGENT {
-            return vec![(None, pending.clone())];
-        }
-        let session = pending["payload"]["session"].as_str().map(str::to_owned);
-        let theirs = pending["payload"]["pending"].as_array().into_iter().flatten();
-        theirs.map(|theirs| (session.clone(), theirs.clone())).collect()
-    };
-    pending.iter().flat_map(own).collect()
 }

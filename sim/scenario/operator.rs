@@ -2,12 +2,10 @@
 //! sessions.
 
 use super::{
-    dice::Dice,
-    gateway::Policies,
-    people::{PeopleScenario, RULED},
-    scenario::{Act, SessionScenario},
-    subagents::SUBAGENT,
+    Act, SUBAGENT, SessionScenario,
+    people::{PeopleScenario, Policies, RULED},
 };
+use crate::dice::Dice;
 use edge_harness::types::{Category, Policy, Rules};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! The simulated model's one-shot calls: summaries, notes and facts.
 
-use super::{
+use super::{Piece, pieces};
+use crate::{
     ledger::Ledger,
-    model::{Piece, pieces},
     scenario::{OneShotFate, SessionScenario, mark},
 };
 use edge_harness::ports::{
