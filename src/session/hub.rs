@@ -17,9 +17,6 @@ const MAX_READERS: usize = 100;
 /// Maximum number of streams of a session, with those whose readers left.
 const MAX_STREAMS: usize = 200;
 
-/// A comment, so that proxies do not close idle connections.
-const PING: Bytes = Bytes::from_static(b": ping\n\n");
-
 /// Sent to the reader that makes room for another.
 const TOO_MANY: Bytes =
     Bytes::from_static(b": the session has too many readers; reconnect with the last id\n\n");
@@ -118,7 +115,7 @@ impl Hub {
     pub fn listen(&self, listener: Listener) {
         let mut listeners = self.listeners.borrow_mut();
         if listeners.len() >= MAX_READERS {
-            listeners.retain(|listener| !listener.is_closed() && listener.send(PING));
+            listeners.retain(|listener| !listener.is_closed() && listener.ping());
         }
         if listeners.len() >= MAX_STREAMS {
             listeners.remove(0).send(TOO_MANY);
@@ -144,9 +141,9 @@ impl Hub {
         !listeners.is_empty()
     }
 
-    /// Sends a comment to every stream, so that proxies do not close idle connections.
+    /// Sends a ping to every stream, so that neither proxies nor clients give up.
     pub fn ping(&self) {
-        self.listeners.borrow_mut().retain(|listener| listener.send(PING));
+        self.listeners.borrow_mut().retain(Listener::ping);
     }
 
     /// Returns the listeners whose credential has to be checked again by `at`.

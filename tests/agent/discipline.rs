@@ -31,10 +31,10 @@ fn text(text: &str) -> edge_harness::platform::in_memory::models::ScriptedRespon
 }
 
 /// Waits, then writes the session's state.
-struct SlowWrite;
+pub struct SlowWrite;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Wait {
+pub struct Wait {
     ms: u64,
 }
 

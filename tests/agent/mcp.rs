@@ -1,5 +1,6 @@
 //! Calls of MCP that ask an agent, with the session's object in memory.
 
+use crate::discipline::SlowWrite;
 use crate::http::{exchange, read_data, request, set_header, status, stream, whole};
 use crate::scripts::{asking, calls_first};
 use crate::stage::{Stage, ms};
@@ -110,6 +111,42 @@ fn progress_is_reported_if_the_client_wants_it() {
         json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
     });
     assert_eq!(progress, expected.collect::<Vec<_>>());
+}
+
+/// The messages of the progress of a call, for at most `span` milliseconds, and whether the response has ended.
+fn progress_of(stage: &Stage, client: (&str, &str), message: &str, span: u64) -> (Vec<String>, bool) {
+    let body = ask(&json!({ "message": message }), &json!({"_meta": {"progressToken": 1}}));
+    let mut open = stream(send(stage, &[BOTH, client], &body).unwrap());
+    let (messages, has_ended) = read(stage, &mut open, span);
+    let progress = messages.iter().filter(|message| message["method"] == "notifications/progress");
+    let progress = progress.zip(1..).map(|(message, at)| {
+        assert_eq!(message["params"]["progress"], json!(at));
+        message["params"]["message"].as_str().unwrap().to_owned()
+    });
+    (progress.collect(), has_ended)
+}
+
+#[test]
+fn progress_is_reported_while_nothing_happens() {
+    let long = || vec![call("c1", "slow_write", json!({"ms": 35_000}))];
+    let (stage, _) = Stage::scripted(calls_first(long), |builder| builder.tool(SlowWrite));
+    let still = "Still calls slow_write.";
+    let expected = ["Calls slow_write.", still, still, "Done"].map(str::to_owned).to_vec();
+    assert_eq!(progress_of(&stage, CLIENT, "hi", 40_000), (expected, true));
+    // Text that is written slowly, and a silent model.
+    let stage = Stage::demo();
+    let (progress, _) = progress_of(&stage, CLIENT, "/slow 20000 3", 50_000);
+    assert_eq!(progress, ["Still working.", "word1 ", "word2 "]);
+    // A client without a token gets comments.
+    let stage = Stage::demo();
+    let body = ask(&json!({"message": "/slow 20000 3"}), &json!({}));
+    let mut open = stream(send(&stage, &[BOTH, CLIENT], &body).unwrap());
+    assert_eq!(read(&stage, &mut open, 50_000), (vec![], false));
+    // A form that the user has not filled in.
+    let question = || vec![call("c1", "ask_user", json!({"question": "Tea?"}))];
+    let (stage, _) = Stage::scripted(calls_first(question), |builder| builder);
+    let (progress, has_ended) = progress_of(&stage, ("mcp-session-id", "s+forms"), "ask", 20_000);
+    assert_eq!((progress.last().unwrap().as_str(), has_ended), ("Waits for the user.", false));
 }
 
 #[test]

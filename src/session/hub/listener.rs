@@ -26,6 +26,9 @@ const TOO_SLOW: Bytes = Bytes::from_static(b": this reader is too slow; reconnec
 const CREDENTIAL_ENDED: Bytes =
     Bytes::from_static(b": the key or token is no longer valid; reconnect with a valid one\n\n");
 
+/// A comment, so that proxies do not close idle connections.
+const PING: Bytes = Bytes::from_static(b": ping\n\n");
+
 /// Maximum number of chunks joined into one.
 const MAX_BATCH: usize = 256;
 
@@ -59,6 +62,9 @@ pub struct Interest {
 pub trait Projection {
     /// Appends what the client receives for an event; nothing if the protocol has nothing for it.
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
+
+    /// Appends what the client receives with each ping besides the comment, for a protocol whose clients stop waiting.
+    fn ping(&mut self, _out: &mut Vec<u8>) {}
 
     /// Returns whether the stream ends with this frame, which was just written.
     fn is_last(&self, frame: &Frame) -> bool {
@@ -149,6 +155,14 @@ impl Listener {
             self.is_interrupted.set(false);
         }
         (if out.is_empty() { !self.is_closed() } else { self.send(out.into()) }) && !is_last
+    }
+
+    /// Sends a ping. Returns `false` if the reader left or is too far behind.
+    pub(super) fn ping(&self) -> bool {
+        let Some(projection) = &self.projection else { return self.send(PING) };
+        let mut out = PING.to_vec();
+        projection.borrow_mut().ping(&mut out);
+        self.send(out.into())
     }
 
     /// Sends bytes. Returns `false` if the reader left or is too far behind.

@@ -8,7 +8,7 @@ use crate::session::{
     frame::{Event, Frame},
     hub::Projection,
 };
-use crate::types::{Delta, EventKind, Pending, SessionId, TurnId};
+use crate::types::{CallId, Delta, EventKind, Pending, SessionId, TurnId};
 use serde_json::{Map, Value, json};
 use std::{cell::RefCell, rc::Rc};
 
@@ -42,6 +42,10 @@ pub(super) struct Writer {
     /// The last message.
     written: Rc<RefCell<Option<Value>>>,
     progress: u64,
+    /// The calls that run, with the names of their tools.
+    running: Vec<(CallId, String)>,
+    /// Whether the turn waits while the response goes on.
+    waits: bool,
     /// Text that no notification has reported.
     unreported: String,
     reply: String,
@@ -62,6 +66,8 @@ impl Writer {
             earlier_waits,
             written,
             progress: 0,
+            running: Vec::new(),
+            waits: false,
             unreported: String::new(),
             reply: String::new(),
             has_ended: false,
@@ -115,6 +121,7 @@ impl Writer {
             });
             return self.finish(result, out);
         }
+        self.waits = true;
         for (call, mut request) in requests {
             request["jsonrpc"] = "2.0".into();
             request["id"] = format!("{session}/{call}").into();
@@ -142,13 +149,18 @@ impl Projection for Writer {
             Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => return,
             Event::Record(record) => record,
         };
+        self.waits = false;
         match &record.kind {
             EventKind::MessageCompleted { message } => {
                 self.report_text(out);
                 self.reply = message.text();
             }
             EventKind::TurnResumed { .. } => self.unreported.clear(),
-            EventKind::ToolStarted { name, .. } => self.report(&format!("Calls {name}."), out),
+            EventKind::ToolStarted { call_id, name, .. } => {
+                self.running.push((call_id.clone(), name.clone()));
+                self.report(&format!("Calls {name}."), out);
+            }
+            EventKind::ToolCompleted { call_id, .. } => self.running.retain(|(own, _)| own != call_id),
             EventKind::SubagentStarted { agent, task, .. } => {
                 self.report(&format!("Starts the subagent {agent}: {task}"), out);
             }
@@ -159,6 +171,20 @@ impl Projection for Writer {
             }
             _ => {}
         }
+    }
+
+    /// Reports progress: official clients cancel a request that had none for a minute.
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        if !self.unreported.trim().is_empty() {
+            return self.report_text(out);
+        }
+        let running: Vec<_> = self.running.iter().map(|(_, name)| name.as_str()).collect();
+        let message = match running.is_empty() {
+            _ if self.waits => "Waits for the user.".to_owned(),
+            true => "Still working.".to_owned(),
+            false => format!("Still calls {}.", running.join(", ")),
+        };
+        self.report(&message, out);
     }
 
     fn is_last(&self, _frame: &Frame) -> bool {
