@@ -4,6 +4,7 @@ use crate::http::{exchange, read_events, request, status, stream, whole};
 use crate::stage::{Stage, ms};
 use edge_harness::http::session::call::SessionRequest;
 use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::SessionStore;
 use edge_harness::types::{ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Role};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -254,4 +255,47 @@ fn a_failed_turn_is_a_failed_task_and_an_unknown_one_is_not_found() {
     }
     let file = json!([{"text": "see"}, {"url": "https://example.com/a.png"}]);
     assert_eq!(ask(&stage, "SendMessage", &says(file))["error"]["code"], json!(-32602));
+}
+
+/// Cases of the protocol's Technology Compatibility Kit (TCK), by their ids.
+#[test]
+fn mandatory_cases_of_the_tck() {
+    let stage = Stage::demo();
+    let raw = |media_type: &str| says(json!([{"raw": "dGNr", "mediaType": media_type}]));
+    let with = |field: &str, value: Value| {
+        let mut params = says(text("/say hi"));
+        params["message"][field] = value;
+        params
+    };
+    let list = ask(&stage, "ListTasks", &json!({"contextId": "s"}))["result"].take();
+    let nothing = json!({"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0});
+    assert_eq!(list, nothing, "CORE-LIST-001: a context that does not exist");
+    for (id, method, params, code) in [
+        ("CORE-SEND-003", "SendMessage", raw("application/x-unsupported-tck-type"), -32005),
+        ("DM-MSG-001", "SendMessage", with("messageId", Value::Null), -32602),
+        ("DM-MSG-001", "SendMessage", with("messageId", json!("")), -32602),
+        ("DM-MSG-001", "SendStreamingMessage", with("role", Value::Null), -32602),
+        ("DM-MSG-001", "SendMessage", with("role", json!("ROLE_UNSPECIFIED")), -32602),
+        ("CORE-CAP-003", "GetExtendedAgentCard", json!({}), -32004),
+    ] {
+        assert_eq!(ask(&stage, method, &params)["error"]["code"], json!(code), "{id}: {params}");
+    }
+    assert!(!stage.store.exists().unwrap(), "nothing was posted");
+    for accepted in [raw("image/png"), raw("application/octet-stream"), raw("")] {
+        task_of(&ask(&stage, "SendMessage", &accepted));
+    }
+    // Patch numbers make no difference, and the version may be a parameter of the address.
+    let body =
+        json!({"jsonrpc": "2.0", "id": 7, "method": "ListTasks", "params": {"contextId": "s"}}).to_string();
+    for (id, headers, query, code) in [
+        ("VER-CLIENT-002", vec![("a2a-version", "1.0.1")], "", None),
+        ("VER-CLIENT-002", vec![], "A2A-Version=1.0", None),
+        ("VER-SERVER-002", vec![("a2a-version", "1.1")], "", Some(-32009)),
+        ("VER-SERVER-002", vec![("a2a-version", "1.0x")], "", Some(-32009)),
+        ("VER-SERVER-003", vec![("a2a-version", "")], "", Some(-32009)),
+        ("VER-SERVER-003", vec![], "", Some(-32009)),
+    ] {
+        let found = whole(exchange(&stage, request("POST /a2a", query, &headers, body.clone())).unwrap());
+        assert_eq!(found["error"]["code"].as_i64(), code, "{id}: {headers:?} {query}");
+    }
 }

@@ -187,7 +187,11 @@ fn requests_of_a2a_that_no_session_can_serve_are_errors_with_their_id() {
             a2a("CreateTaskPushNotificationConfig", json!({"taskId": "t.s", "url": "https://example.com"})),
             -32003,
         ),
-        ("1.0", a2a("GetExtendedAgentCard", json!({})), -32007),
+        ("1.0", a2a("GetTaskPushNotificationConfig", json!({"taskId": "t.s", "id": "a"})), -32003),
+        ("1.0", a2a("ListTaskPushNotificationConfigs", json!({"taskId": "t.s"})), -32003),
+        ("1.0", a2a("DeleteTaskPushNotificationConfig", json!({"taskId": "t.s", "id": "a"})), -32003),
+        ("1.0", a2a("SendMessage", json!({"message": {"role": "ROLE_USER", "parts": []}})), -32602),
+        ("1.0", a2a("GetExtendedAgentCard", json!({})), -32004),
     ] {
         let found = ask(version, &body);
         let error = &found.body["error"];

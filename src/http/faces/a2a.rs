@@ -4,6 +4,7 @@
 mod card;
 mod list;
 mod message;
+mod modes;
 mod push;
 mod rpc;
 mod task;
@@ -90,7 +91,7 @@ pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Option<Response>, Probl
 /// Responds to a request that concerns no session, or more than one.
 async fn served_here(call: &TenantCall<'_>) -> Result<Option<Response>, Fault> {
     let asked = Asked::read(call.request)?;
-    if !call.gateway.config.push_notifications && asks_for_push(&asked)? {
+    if !call.gateway.config.push_notifications && concerns_push(&asked)? {
         return Err(push::not_enabled(&asked.id));
     }
     if asked.method == Method::List {
@@ -104,14 +105,13 @@ async fn served_here(call: &TenantCall<'_>) -> Result<Option<Response>, Fault> {
     session_of(&asked).map(|_| None)
 }
 
-/// Returns whether a request asks for push notifications.
-fn asks_for_push(asked: &Asked) -> Result<bool, Fault> {
+/// Returns whether a request concerns push notifications.
+fn concerns_push(asked: &Asked) -> Result<bool, Fault> {
     Ok(match asked.method {
         Method::Send | Method::Stream => {
             asked.params::<SendParams>()?.configuration.task_push_notification_config.is_some()
         }
-        Method::CreatePush => true,
-        // What was created before the operator changed the setting can be removed.
+        Method::CreatePush | Method::GetPush | Method::ListPush | Method::DeletePush => true,
         _ => false,
     })
 }

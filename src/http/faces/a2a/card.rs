@@ -1,5 +1,6 @@
 //! The card of an agent, with which clients find it.
 
+use super::modes;
 use super::rpc::VERSION;
 use crate::http::gateway::GatewayCall;
 use crate::http::request::RequestExt;
@@ -43,7 +44,6 @@ fn respond(call: &GatewayCall<'_>, agent: &str, path: &str) -> Result<Response, 
 }
 
 fn card(agent: &str, url: &str, push_notifications: bool) -> Value {
-    let modes = ["text/plain", "application/json"];
     json!({
         "name": agent,
         "description": format!("The agent {agent:?} of this server. It remembers its contexts."),
@@ -54,8 +54,8 @@ fn card(agent: &str, url: &str, push_notifications: bool) -> Value {
             "scheme": "Bearer", "description": "An API key, or a token of the tenant's identity provider",
         }}},
         "securityRequirements": [{"schemes": {"bearer": {"list": []}}}],
-        "defaultInputModes": modes,
-        "defaultOutputModes": modes,
+        "defaultInputModes": modes::INPUT,
+        "defaultOutputModes": modes::OUTPUT,
         "skills": [{
             "id": "chat", "name": "Chat", "description": "Answers messages, with the tools and the memory of the agent.",
             "tags": ["chat"],

@@ -7,7 +7,7 @@ use crate::http::gateway::TenantCall;
 use crate::http::session::call::Call;
 use crate::ports::{ReaderRequest, session_store::Select};
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, Cursor, Problem, SessionId, Timestamp};
+use crate::types::{AgentId, Cursor, ErrorCode, Problem, SessionId, Timestamp};
 use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,14 +59,19 @@ fn malformed_token() -> Problem {
 }
 
 /// Returns a page of the tasks of a context, newest first. A page covers a number of turns, of which the filters may leave
-/// fewer tasks.
+/// fewer tasks. A context that does not exist has none.
 pub(super) fn of_context(call: &Call<'_>, params: &ListParams) -> Result<Value, Problem> {
     let (size, since) = (params.size()?, params.since()?);
     let before = match params.page_token.as_str() {
         "" => None,
         token => Some(token.parse().map_err(|_| malformed_token())?),
     };
-    let session = call.session()?;
+    let session = match call.session() {
+        Err(problem) if problem.code == ErrorCode::NotFound => {
+            return Ok(json!({"tasks": [], "nextPageToken": "", "pageSize": size, "totalSize": 0}));
+        }
+        found => found?,
+    };
     let started = Select { before, kinds: &["turn.started"], newest_first: true, ..Select::default() };
     let (mut tasks, mut next) = (Vec::new(), String::new());
     let (mut turns, mut bytes, mut last) = (0, 0, 0);

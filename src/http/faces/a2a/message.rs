@@ -2,6 +2,7 @@
 
 use super::super::exchange::{CallResult, Given, New};
 use super::super::task_id::TaskId;
+use super::modes;
 use super::push::PushConfig;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::owner::session_id;
@@ -31,11 +32,23 @@ pub(super) struct Configuration {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Message {
+    message_id: String,
+    /// Only checked: what a client sends is of its user.
+    #[serde(rename = "role")]
+    _role: Role,
     #[serde(default)]
     context_id: String,
     #[serde(default)]
     task_id: String,
     parts: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+enum Role {
+    #[serde(rename = "ROLE_USER")]
+    User,
+    #[serde(rename = "ROLE_AGENT")]
+    Agent,
 }
 
 #[derive(Deserialize)]
@@ -90,8 +103,12 @@ impl Message {
     /// Returns what is new: a message, or what the client says to the calls of a task that waits.
     ///
     /// # Errors
-    /// `validation_failed` for malformed parts, or if several calls wait and no part names one.
+    /// `validation_failed` for an empty id or malformed parts, or if several calls wait and no part names one;
+    /// `unsupported_media_type`.
     pub fn read(self, pending: Option<&[Pending]>) -> Result<(New, MessageBody), Problem> {
+        if self.message_id.is_empty() {
+            return Err(Problem::field("/params/message/messageId", "expected an id"));
+        }
         if let Some(pending) = pending {
             return Ok((New::Results(self.results(pending)?), MessageBody::default()));
         }
@@ -109,9 +126,11 @@ impl Message {
                 let bytes = bytes.ok_or_else(|| Problem::field(at + "/raw", "expected base64"))?;
                 let name = Some(part.filename.clone()).filter(|name| !name.is_empty());
                 let mime_type = match part.media_type.as_str() {
-                    "" => "application/octet-stream".to_owned(),
-                    given => given.to_owned(),
+                    "" => modes::BYTES,
+                    given => given,
                 };
+                modes::check(mime_type)?;
+                let mime_type = mime_type.to_owned();
                 files.push(Attachment { bytes: bytes.into(), mime_type, name });
             }
         }

@@ -58,8 +58,9 @@ impl Asked {
             body::json(request).map_err(|problem| Fault::of(problem, Value::Null))?;
         let fault =
             |code, reason, message: String| Fault { id: id.clone(), code, reason, message, cause: None };
-        let version = request.header("a2a-version").unwrap_or("0.3");
-        if version != VERSION {
+        let parameter = request.query("A2A-Version");
+        let version = request.header("a2a-version").or(parameter.as_deref()).unwrap_or("0.3");
+        if !is_spoken(version) {
             let message = format!("A2A-Version is {version}; this server speaks {VERSION}");
             return Err(fault(-32009, "VERSION_NOT_SUPPORTED", message));
         }
@@ -73,7 +74,7 @@ impl Asked {
             "SubscribeToTask" => Method::Subscribe,
             "GetExtendedAgentCard" => {
                 let message = "the agent has no extended card".to_owned();
-                return Err(fault(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", message));
+                return Err(fault(-32004, "UNSUPPORTED_OPERATION", message));
             }
             "CreateTaskPushNotificationConfig" => Method::CreatePush,
             "GetTaskPushNotificationConfig" => Method::GetPush,
@@ -107,6 +108,12 @@ impl Asked {
     pub fn result(&self, result: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": self.id, "result": result})
     }
+}
+
+/// Returns whether a version is the one that the server speaks. A patch number makes no difference.
+fn is_spoken(version: &str) -> bool {
+    let is_patch = |rest: &str| rest.strip_prefix('.').is_some_and(|patch| patch.parse::<u32>().is_ok());
+    version.trim().strip_prefix(VERSION).is_some_and(|rest| rest.is_empty() || is_patch(rest))
 }
 
 /// Why a request has no result.
