@@ -3,6 +3,7 @@
 use crate::http::{exchange, read_data, request, status, stream};
 use crate::scripts::{calls_first, ruling, says};
 use crate::stage::{Stage, ms};
+use crate::subagents::{child, ruled};
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::call;
 use edge_harness::session::hub::ByteReceiver;
@@ -12,7 +13,7 @@ use edge_harness::types::{
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 fn send(stage: &Stage, route: &str, body: &Value) -> Result<Response, Problem> {
     let asked = request(route, "", &[], body.to_string());
@@ -146,6 +147,64 @@ fn an_approval_continues_the_same_message() {
         let problem = send(&stage, "POST /api/chat", &again).map(drop).unwrap_err();
         assert_eq!(problem.code, ErrorCode::NotWaiting);
     }
+}
+
+/// The last state of each call, as the SDK has it after these chunks.
+fn states(chunks: &[Value]) -> BTreeMap<&str, &str> {
+    let kinds =
+        ["tool-input-available", "tool-approval-request", "tool-output-available", "tool-output-denied"];
+    let tools = chunks.iter().filter(|chunk| kinds.contains(&chunk["type"].as_str().unwrap()));
+    tools.map(|chunk| (chunk["toolCallId"].as_str().unwrap(), chunk["type"].as_str().unwrap())).collect()
+}
+
+/// A message of the assistant in which the page has decided these calls.
+fn decided(calls: &[(&str, bool)]) -> Value {
+    let parts = calls.iter().map(|(id, approved)| {
+        json!({
+            "type": "dynamic-tool", "toolName": "write_it", "toolCallId": id, "state": "approval-responded",
+            "input": {}, "approval": {"id": id, "approved": approved},
+        })
+    });
+    json!({"id": "a", "role": "assistant", "parts": parts.collect::<Vec<_>>()})
+}
+
+#[test]
+fn a_call_of_a_subagent_is_decided_in_the_message() {
+    for approved in [true, false] {
+        let stage = ruled("write_it", Policy::Ask);
+        let asks = user("delegate:write:a");
+        let first = post(&stage, json!([asks]));
+        let id = format!("{}/w", child(&stage));
+        // All other calls have an output, so the page sends the decision by itself.
+        let waits = BTreeMap::from([("d", "tool-output-available"), (&*id, "tool-approval-request")]);
+        assert_eq!(states(&first), waits);
+        let request = first.iter().find(|chunk| chunk["type"] == "tool-approval-request").unwrap();
+        assert_eq!((&request["approvalId"], &request["toolCallId"]), (&json!(id), &json!(id)));
+        let second = post(&stage, json!([asks, decided(&[(&id, approved)])]));
+        assert_eq!(second[0], first[0], "the same message");
+        let outcome = if approved { "tool-output-available" } else { "tool-output-denied" };
+        assert_eq!(states(&second), BTreeMap::from([("d", "tool-output-available"), (&*id, outcome)]));
+        assert!(text_of(&second).starts_with("it came to: it came to: "), "{}", text_of(&second));
+        assert_eq!(stage.runs.borrow().get("a"), approved.then_some(&1));
+        let again = json!({"id": "s", "messages": [asks, decided(&[(&id, approved)])]});
+        let problem = send(&stage, "POST /api/chat", &again).map(drop).unwrap_err();
+        assert_eq!(problem.code, ErrorCode::NotWaiting);
+    }
+    // One of two, and then the other.
+    let stage = ruled("write_it", Policy::Ask);
+    let asks = user("delegate:twice:a");
+    post(&stage, json!([asks]));
+    let [one, other] = ["w1", "w2"].map(|call| format!("{}/{call}", child(&stage)));
+    let second = post(&stage, json!([asks, decided(&[(&one, true)])]));
+    let waits = [
+        ("d", "tool-output-available"),
+        (&*one, "tool-output-available"),
+        (&*other, "tool-approval-request"),
+    ];
+    assert_eq!(states(&second), BTreeMap::from(waits));
+    let third = post(&stage, json!([asks, decided(&[(&one, true), (&other, true)])]));
+    assert!(text_of(&third).starts_with("it came to"));
+    assert_eq!((stage.runs.borrow().get("w1"), stage.runs.borrow().get("w2")), (Some(&1), Some(&1)));
 }
 
 #[test]

@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { HttpAgent } from "@ag-ui/client";
+import { Chat } from "@ai-sdk/react";
+import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
 import OpenAI from "openai";
 
 const { URL: url, KEY: key } = process.env;
@@ -39,6 +41,25 @@ test("AG-UI: an interrupt", async () => {
   assert.equal(interrupt.metadata.tool, "echo");
   const outcome = await run({ resume: [{ interruptId: interrupt.id, status: "resolved", payload: { approved: false, reason: "no" } }] });
   assert.equal(outcome.type, "success");
+});
+
+test("AI SDK: an approval, and a refusal", async () => {
+  for (const [approved, state] of [[true, "output-available"], [false, "output-denied"]]) {
+    const errors = [];
+    const chat = new Chat({
+      id: await careful(), transport: new DefaultChatTransport({ api: `${url}/api/chat`, headers }),
+      sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+      onError: (error) => errors.push(error),
+    });
+    await chat.sendMessage({ text: delegate });
+    const find = (wanted) => chat.lastMessage.parts.find((part) => part.type === "dynamic-tool" && part.toolName === wanted);
+    const { approval } = find("echo");
+    await chat.addToolApprovalResponse({ id: approval.id, approved });
+    const isDone = () => chat.status === "ready" && chat.lastMessage.parts.some((part) => part.type === "text");
+    for (let tries = 0; tries < 400 && !isDone(); tries++) await new Promise((resolve) => setTimeout(resolve, 25));
+    assert.deepEqual([find("echo").state, find("subagent").state], [state, "output-available"]);
+    assert.deepEqual([errors, chat.messages.length], [[], 2], "it is the same message");
+  }
 });
 
 test("A2A: an answer in words", async () => {

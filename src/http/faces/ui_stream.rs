@@ -8,6 +8,7 @@ mod writer;
 use self::request::{Asked, ChatRequest};
 pub use self::socket::ChatSocket;
 use self::writer::Writer;
+use super::children::flattened;
 use super::exchange::{Exchange, New};
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -22,7 +23,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Projection},
 };
-use crate::types::{ErrorCode, Problem, SessionId, SessionStatus, TurnId, WaitKind};
+use crate::types::{CallId, ErrorCode, Problem, SessionId, SessionStatus, TurnId, WaitKind};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -51,15 +52,23 @@ struct UiStream {
     client_tools: Vec<String>,
     /// Whether the client has the message up to the last wait.
     is_continued: bool,
+    /// The calls of subagents that the client has decided in the message.
+    decided: Vec<(CallId, bool)>,
+}
+
+impl UiStream {
+    fn writer(&self, turn: &TurnId) -> Writer {
+        Writer::new(turn, self.client_tools.clone(), self.decided.clone())
+    }
 }
 
 impl TurnFormat for UiStream {
     fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
-        Box::new(Writer::new(turn, self.client_tools.clone()))
+        Box::new(self.writer(turn))
     }
 
     fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
-        let writer = Writer::new(turn, self.client_tools.clone());
+        let writer = self.writer(turn);
         Box::new(if self.is_continued { writer.after(waits) } else { writer.through(waits) })
     }
 
@@ -83,9 +92,11 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     client_tools.extend(tools_of_clients(call, session));
     let agent = asked.agent.clone();
     let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
-    let Asked { transcript, new, message } =
+    let mut pending = flattened(&pending);
+    pending.retain(|call| call.kind != WaitKind::Subagent);
+    let Asked { transcript, new, message, decided } =
         asked.read(|id| pending.iter().any(|call| call.call_id == *id))?;
-    let format = UiStream { client_tools, is_continued: true };
+    let format = UiStream { client_tools, is_continued: true, decided };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
     {
@@ -137,7 +148,7 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
     let Some(turn) = turn else { return nothing() };
     let client_tools = tools_of_clients(call, Some(session));
-    let format = UiStream { client_tools, is_continued: false };
+    let format = UiStream { client_tools, is_continued: false, decided: Vec::new() };
     TurnSubscription::current(call, session, &turn, Rc::new(format))?.respond(session).await
 }
 

@@ -1,6 +1,7 @@
 //! The request of the AI SDK's chat transport. Unknown fields, and parts of messages that only a page displays, are
 //! ignored.
 
+use super::super::children::ChildCall;
 use super::super::exchange::{CallResult, Given, New, attachment};
 use super::super::transcript::Transcript;
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
@@ -68,6 +69,8 @@ pub(super) struct Asked {
     pub transcript: Transcript,
     pub new: New,
     pub message: MessageBody,
+    /// The calls of subagents that the page has decided, and whether they may run. The log does not have their outcomes.
+    pub decided: Vec<(CallId, bool)>,
 }
 
 impl ChatRequest {
@@ -88,6 +91,7 @@ impl ChatRequest {
         let Some(last) = messages.pop() else {
             return Err(Problem::field("/messages", "expected a message"));
         };
+        let decided = last.decided_calls_of_subagents();
         let (new, message) = match last.role {
             UiRole::User => {
                 let body = MessageBody {
@@ -102,7 +106,7 @@ impl ChatRequest {
                 return Err(Problem::field(at, "the last message must be of the user or the assistant"));
             }
         };
-        Ok(Asked { transcript: transcript(messages), new, message })
+        Ok(Asked { transcript: transcript(messages), new, message, decided })
     }
 }
 
@@ -125,6 +129,12 @@ impl UiMessage {
     fn calls(&self) -> impl Iterator<Item = (&UiPart, &str)> {
         let is_tool = |part: &&UiPart| part.r#type == "dynamic-tool" || part.r#type.starts_with("tool-");
         self.parts.iter().filter(is_tool).filter_map(|part| Some((part, part.tool_call_id.as_deref()?)))
+    }
+
+    fn decided_calls_of_subagents(&self) -> Vec<(CallId, bool)> {
+        let responded = self.calls().filter(|(part, _)| part.state.as_deref() == Some("approval-responded"));
+        let of_children = responded.filter(|(_, id)| ChildCall::parse(id).is_some());
+        of_children.filter_map(|(part, id)| Some((id.into(), part.approval.as_ref()?.approved?))).collect()
     }
 
     fn results(&self, waits: impl Fn(&CallId) -> bool) -> Vec<CallResult> {

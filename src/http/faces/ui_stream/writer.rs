@@ -1,5 +1,6 @@
 //! Writes a turn as one message of a page: its chunks.
 
+use super::super::children::flattened;
 use super::super::sse;
 use crate::session::{
     frame::{Event, Frame},
@@ -29,6 +30,8 @@ pub(super) struct Writer {
     open: Option<Open>,
     /// The calls that wait for approval.
     asked: Vec<CallId>,
+    /// The calls of subagents that the page has decided, and whether they may run.
+    decided: Vec<(CallId, bool)>,
     usage: Usage,
 }
 
@@ -39,7 +42,7 @@ struct Open {
 
 impl Writer {
     /// Writes what comes next, up to the next wait.
-    pub fn new(turn: &TurnId, client_tools: Vec<String>) -> Self {
+    pub fn new(turn: &TurnId, client_tools: Vec<String>, decided: Vec<(CallId, bool)>) -> Self {
         Self {
             turn: turn.clone(),
             client_tools,
@@ -51,6 +54,7 @@ impl Writer {
             has_step: false,
             open: None,
             asked: Vec::new(),
+            decided,
             usage: Usage::default(),
         }
     }
@@ -115,20 +119,36 @@ impl Writer {
         }
     }
 
-    fn call(&mut self, call_id: &CallId, name: &str, input: &Value, out: &mut Vec<u8>) {
+    fn is_of_client(&self, name: &str) -> bool {
+        self.client_tools.iter().any(|own| own == name)
+    }
+
+    fn call(call_id: &CallId, name: &str, input: &Value, is_of_client: bool, out: &mut Vec<u8>) {
         let mut call = json!({
             "type": "tool-input-available", "toolCallId": call_id, "toolName": name, "input": input, "dynamic": true,
         });
         // Otherwise the page takes the tool for its own, and sends the message again and again.
-        if !self.client_tools.iter().any(|own| own == name) {
+        if !is_of_client {
             call["providerExecuted"] = true.into();
         }
         sse::write(&call, out);
     }
 
+    fn output(call_id: &CallId, output: &Value, out: &mut Vec<u8>) {
+        let done = json!({
+            "type": "tool-output-available", "toolCallId": call_id, "output": output, "dynamic": true,
+            "providerExecuted": true,
+        });
+        sse::write(&done, out);
+    }
+
+    fn denied(call_id: &CallId, out: &mut Vec<u8>) {
+        sse::write(&json!({"type": "tool-output-denied", "toolCallId": call_id}), out);
+    }
+
     fn outcome(&mut self, call_id: &CallId, name: &str, outcome: &ToolOutcome, out: &mut Vec<u8>) {
         let mut done = json!({"toolCallId": call_id, "dynamic": true});
-        if !self.client_tools.iter().any(|own| own == name) {
+        if !self.is_of_client(name) {
             done["providerExecuted"] = true.into();
         }
         let error = |mut done: Value, text: &str| {
@@ -148,7 +168,7 @@ impl Writer {
                 done
             }
             ToolOutcome::Denied { denied: DenyReason::Declined | DenyReason::Expired, .. } => {
-                json!({"type": "tool-output-denied", "toolCallId": call_id})
+                return Self::denied(call_id, out);
             }
             other => error(done, &other.model_text()),
         };
@@ -175,26 +195,55 @@ impl Writer {
         sse::write(&json!({"type": format!("data-{name}"), "id": id, "data": data}), out);
     }
 
+    /// Sends what a call shows to the user.
+    fn shown(kind: &str, call_id: &CallId, name: &str, payload: &Value, out: &mut Vec<u8>) {
+        Self::data(kind, call_id, &json!({"callId": call_id, "tool": name, "payload": payload}), out);
+    }
+
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
         for call in pending {
             let call_id = &call.call_id;
             match call.kind {
                 // In a response to a call that left others waiting, the request was in an earlier one.
                 WaitKind::Approval if !self.asked.contains(call_id) => {
-                    self.call(call_id, &call.name, &call.args, out);
+                    Self::call(call_id, &call.name, &call.args, false, out);
                     self.ask(call_id, out);
                 }
-                WaitKind::Subagent if !call.payload["pending"].is_null() => {
-                    let Pending { payload, .. } = call;
-                    let data = json!({
-                        "callId": call_id, "session": payload["session"], "pending": payload["pending"],
-                    });
-                    Self::data("subagent", call_id, &data, out);
-                }
+                WaitKind::Subagent if !call.payload["pending"].is_null() => self.wait_for_subagent(call, out),
                 _ => {}
             }
         }
         self.finish("tool-calls", out);
+    }
+
+    /// Shows the calls of a subagent that waits as calls of this message.
+    fn wait_for_subagent(&mut self, waiting: &Pending, out: &mut Vec<u8>) {
+        let Pending { call_id, name, args, payload, .. } = waiting;
+        let data = json!({"callId": call_id, "session": payload["session"], "pending": payload["pending"]});
+        Self::data("subagent", call_id, &data, out);
+        // A page sends decisions by itself once all calls of the step have an output. The result replaces this one.
+        Self::call(call_id, name, args, false, out);
+        Self::output(call_id, &json!({"status": "waiting", "session": payload["session"]}), out);
+        for theirs in flattened(std::slice::from_ref(waiting)) {
+            let id = &theirs.call_id;
+            Self::call(id, &theirs.name, &theirs.args, theirs.kind != WaitKind::Approval, out);
+            match theirs.kind {
+                WaitKind::Approval => self.ask(id, out),
+                WaitKind::Question => Self::shown("question", id, &theirs.name, &theirs.payload, out),
+                WaitKind::Plan => Self::shown("plan", id, &theirs.name, &theirs.payload, out),
+                WaitKind::External | WaitKind::Subagent => {}
+            }
+        }
+    }
+
+    /// Ends the calls of subagents that the page has decided. Otherwise it would send its decisions again.
+    fn end_decided(&mut self, out: &mut Vec<u8>) {
+        for (call_id, approved) in std::mem::take(&mut self.decided) {
+            match approved {
+                true => Self::output(&call_id, &json!({"status": "approved"}), out),
+                false => Self::denied(&call_id, out),
+            }
+        }
     }
 
     fn ask(&mut self, call_id: &CallId, out: &mut Vec<u8>) {
@@ -260,6 +309,7 @@ impl Projection for Writer {
         }
         if !std::mem::replace(&mut self.has_begun, true) {
             sse::write(&json!({"type": "start", "messageId": self.turn}), out);
+            self.end_decided(out);
         }
         let record = match event {
             Event::Delta(Delta::Text { id, delta }) => return self.delta("text", id, delta, out),
@@ -273,7 +323,7 @@ impl Projection for Writer {
             EventKind::ToolStarted { message, call_id, name, args, .. } => {
                 self.begin_step(message, out);
                 self.close(out);
-                self.call(call_id, name, args, out);
+                Self::call(call_id, name, args, self.is_of_client(name), out);
             }
             EventKind::ToolApprovalRequired { call_id, .. } => self.ask(call_id, out),
             EventKind::ApprovalDecided { call_id, decision, reason, .. } => {
@@ -288,12 +338,10 @@ impl Projection for Writer {
                 sse::write(&decided, out);
             }
             EventKind::ToolSuspended { call_id, name, kind: WaitKind::Question, payload, .. } => {
-                let data = json!({"callId": call_id, "tool": name, "payload": payload});
-                Self::data("question", call_id, &data, out);
+                Self::shown("question", call_id, name, payload, out);
             }
             EventKind::ToolSuspended { call_id, name, kind: WaitKind::Plan, payload, .. } => {
-                let data = json!({"callId": call_id, "tool": name, "payload": payload});
-                Self::data("plan", call_id, &data, out);
+                Self::shown("plan", call_id, name, payload, out);
             }
             EventKind::ToolCompleted { call_id, name, outcome, sources, .. } => {
                 self.outcome(call_id, name, outcome, out);
