@@ -1,7 +1,7 @@
 //! AG-UI, with the session's object in memory.
 
 use crate::http::{exchange, read_events, request, stream};
-use crate::scripts::calls_first;
+use crate::scripts::{calls_first, planning};
 use crate::stage::Stage;
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::call;
@@ -23,8 +23,9 @@ fn run(stage: &Stage, more: &Value) -> Vec<Value> {
     for event in &events {
         let (kind, id) =
             (event["type"].as_str().unwrap(), event["messageId"].as_str().or(event["toolCallId"].as_str()));
-        let own = || format!("{} {}", kind.rsplit_once('_').unwrap().0, id.unwrap_or_default());
-        match kind.rsplit_once('_').unwrap().1 {
+        let (of, change) = kind.rsplit_once('_').unwrap_or_default();
+        let own = || format!("{of} {}", id.unwrap_or_default());
+        match change {
             "START" => open.push(own()),
             "END" => assert_eq!(open.pop(), Some(own())),
             "CONTENT" | "ARGS" => assert_eq!(open.last(), Some(&own())),
@@ -207,4 +208,45 @@ fn failures_and_cancellations_end_the_run() {
     send(&stage, "POST /v1/sessions/s/abort", &json!({})).unwrap();
     let rest = read_events(&stage, &mut open, 300);
     assert_eq!(outcome(&rest), &json!({"type": "cancelled"}));
+}
+
+/// The values of the custom events with this name.
+fn custom(events: &[Value], name: &str) -> Vec<Value> {
+    let own = events.iter().filter(|event| event["type"] == "CUSTOM" && event["name"] == name);
+    own.map(|event| event["value"].clone()).collect()
+}
+
+#[test]
+fn changes_of_the_session_are_custom_events() {
+    let stage = planning();
+    let first = run(&stage, &json!({"messages": [user("plan")]}));
+    assert_eq!(custom(&first, "mode"), [json!({"mode": "plan"})]);
+    assert_eq!(custom(&first, "task_list")[0][0]["content"], json!("Paint"));
+    let interrupt = &outcome(&first)["interrupts"][0];
+    assert_eq!((&interrupt["reason"], &interrupt["metadata"]["tool"]), (&json!("plan"), &json!("plan_exit")));
+    let entry = json!({"interruptId": "c4", "status": "resolved", "payload": {"action": "approved"}});
+    let second = run(&stage, &json!({"resume": [entry]}));
+    assert_eq!(custom(&second, "mode"), [json!({"mode": "build"})]);
+    assert!(text_of(&second).starts_with("Done"));
+    // The reason why a reply is shorter than the model wanted.
+    let stage = planning();
+    send(&stage, "POST /v1/sessions", &json!({"budget": {"max_steps": 1}})).unwrap();
+    let short = run(&stage, &json!({"messages": [user("plan")]}));
+    assert_eq!(custom(&short, "stop_reason"), [json!("max_steps")]);
+    assert_eq!(outcome(&short), &json!({"type": "success"}));
+}
+
+#[test]
+fn a_subagent_that_fails_ends_with_an_error() {
+    let stage = Stage::demo();
+    stage.subagents.replace(Some(Vec::new()));
+    stage.crash();
+    let task = json!({"agent": "general-purpose", "task": "/fail auth"});
+    let events = run(&stage, &json!({"messages": [user(&format!("/tool subagent {task}"))]}));
+    let of_subagent: Vec<_> =
+        events.iter().filter(|event| event["type"].as_str().unwrap().starts_with("SUBAGENT_")).collect();
+    let kinds: Vec<_> = of_subagent.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["SUBAGENT_STARTED", "SUBAGENT_ERROR"]);
+    assert_eq!(of_subagent[0]["subagentRunId"], of_subagent[1]["subagentRunId"]);
+    assert_eq!(of_subagent[1]["message"], json!("the subagent ended as failed"));
 }

@@ -253,10 +253,10 @@ fn an_answer_that_is_not_json_is_repeated_once() {
 }
 
 /// Cites the requested source.
-struct Cite;
+pub struct Cite;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct CiteArgs {
+pub struct CiteArgs {
     local: usize,
     web: usize,
 }

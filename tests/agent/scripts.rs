@@ -1,8 +1,10 @@
 //! Models and decisions that several tests use.
 
+use crate::discipline::Cite;
 use crate::stage::Stage;
 use edge_harness::agent::host::suspensions::ApprovalDecision;
-use edge_harness::platform::in_memory::models::{ScriptedResponse, answer};
+use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
+use edge_harness::standard::Config;
 use edge_harness::types::{Category, Decision, ModelRequest, Part, Policy, Role};
 
 /// A reply of one text.
@@ -26,6 +28,26 @@ pub fn asking(script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static) -> S
         own.categories.insert(Category::Other, Policy::Ask);
     });
     stage
+}
+
+/// A session whose model cites two sources, keeps a task list and submits a plan, with one call per step.
+pub fn planning() -> Stage {
+    const CALLS: [(&str, &str); 5] = [
+        ("cite", r#"{"local": 1, "web": 1}"#),
+        ("task_write", r#"{"tasks": [{"content": "Paint"}]}"#),
+        ("plan_enter", "{}"),
+        ("plan_write", r##"{"content": "# Plan\n1. Paint it."}"##),
+        ("plan_exit", r#"{"summary": "Paint."}"#),
+    ];
+    let script = |request: &ModelRequest| {
+        let step = step_of(request);
+        answer(vec![match CALLS.get(step) {
+            Some((name, args)) => call(&format!("c{step}"), name, serde_json::from_str(args).unwrap()),
+            None => Part::text("Done"),
+        }])
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(Cite));
+    stage.with_modes(Config::default().agent.modes)
 }
 
 /// A decision of a caller who may approve any call.

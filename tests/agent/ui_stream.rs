@@ -1,7 +1,7 @@
 //! The UI message stream of the AI SDK, with the session's object in memory.
 
 use crate::http::{exchange, read_data, request, status, stream};
-use crate::scripts::{calls_first, ruling, says};
+use crate::scripts::{calls_first, planning, ruling, says};
 use crate::stage::{Stage, ms};
 use crate::subagents::{child, ruled};
 use edge_harness::http::Response;
@@ -254,6 +254,44 @@ fn a_question_is_data_and_is_answered_like_a_tool() {
         json!({"type": "tool-ask_user", "toolCallId": "c1", "state": "output-available", "output": "Yes"});
     let second = post(&stage, json!([user("ask"), {"id": "a", "role": "assistant", "parts": [part]}]));
     assert_eq!(text_of(&second), "Done");
+}
+
+#[test]
+fn thoughts_sources_and_changes_of_the_session_are_parts() {
+    let thoughts = post(&Stage::demo(), json!([user("/think Hm.\n/say Done")]));
+    let expected =
+        ["reasoning-start", "reasoning-delta", "reasoning-end", "text-start", "text-delta", "text-end"];
+    assert_eq!(kinds(&thoughts)[2..8], expected);
+    let stage = planning();
+    let first = post(&stage, json!([user("plan")]));
+    let parts = |chunks: &[Value]| -> Vec<Value> {
+        let shown = chunks.iter().filter(|chunk| {
+            let kind = chunk["type"].as_str().unwrap();
+            kind.starts_with("source-") || kind.starts_with("data-")
+        });
+        shown.cloned().collect()
+    };
+    let mut found = parts(&first);
+    let tasks = found.remove(2);
+    assert_eq!(
+        (&tasks["type"], &tasks["id"], &tasks["data"]["tasks"][0]["content"]),
+        (&json!("data-tasks"), &json!("tasks"), &json!("Paint"))
+    );
+    let plan = json!({"path": "plans/s.md", "plan": "# Plan\n1. Paint it.", "summary": "Paint."});
+    let expected = [
+        json!({"type": "source-document", "sourceId": "c0-0", "mediaType": "text/plain", "title": "notes/0.md"}),
+        json!({"type": "source-url", "sourceId": "c0-1", "url": "https://example.com/0"}),
+        json!({"type": "data-mode", "id": "mode", "data": {"mode": "plan"}}),
+        json!({"type": "data-plan", "id": "c4", "data": {"callId": "c4", "tool": "plan_exit", "payload": plan}}),
+    ];
+    assert_eq!(found, expected);
+    let part = json!({
+        "type": "tool-plan_exit", "toolCallId": "c4", "state": "output-available", "output": {"action": "approved"},
+    });
+    let second = post(&stage, json!([user("plan"), {"id": "a", "role": "assistant", "parts": [part]}]));
+    let mode = json!({"type": "data-mode", "id": "mode", "data": {"mode": "build"}});
+    assert_eq!(parts(&second), [mode]);
+    assert!(text_of(&second).starts_with("Done"));
 }
 
 #[test]

@@ -59,6 +59,8 @@ test("reasoning, and tools of the server, several at once", async () => {
   assert.equal(sent, 0, "the page does not send the results of the server's tools again");
   assert.deepEqual(tools(own.lastMessage).map((part) => part.state), ["output-available", "output-available"]);
   assert.ok(text(own.lastMessage).endsWith("Done"));
+  const thoughts = own.lastMessage.parts.filter((part) => part.type === "reasoning");
+  assert.deepEqual(thoughts.map((part) => [part.text, part.state]), [["Hm.", "done"]]);
 });
 
 test("an approval continues the message", async () => {
