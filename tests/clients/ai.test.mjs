@@ -192,14 +192,16 @@ test("errors before and after the first byte", async () => {
   assert.match(big.errors[0].message, /1 MiB/);
 });
 
+/** Opens a socket, which is closed after the test. */
+function socket(t, credential = key, body = {}) {
+  const headers = { authorization: `Bearer ${credential}` };
+  const created = new WebSocketChatTransport({ url: `${url}/api/chat`, headers, body });
+  t.after(() => created.close());
+  return created;
+}
+
 test("several chats over one WebSocket: text, an approval, a page that returns, and errors", async (t) => {
-  const socket = (credential) => {
-    const headers = { authorization: `Bearer ${credential}` };
-    const created = new WebSocketChatTransport({ url: `${url}/api/chat`, headers });
-    t.after(() => created.close());
-    return created;
-  };
-  const transport = socket(key);
+  const transport = socket(t);
   const [one, other] = [1, 2].map(() => chat({
     transport, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
   }));
@@ -215,19 +217,67 @@ test("several chats over one WebSocket: text, an approval, a page that returns, 
   await until(() => other.chat.status === "ready" && text(other.chat.lastMessage));
   one.chat.sendMessage({ text: "/slow 20 80" });
   await until(() => one.chat.messages.length === 4 && text(one.chat.lastMessage).split(/\s+/).length > 5);
-  const second = chat({ id: one.id, transport: socket(key), messages: one.chat.messages.slice(0, 3) });
+  const second = chat({ id: one.id, transport: socket(t), messages: one.chat.messages.slice(0, 3) });
   await second.chat.resumeStream();
   await until(() => second.chat.status === "ready");
   assert.equal(text(second.chat.lastMessage).trim().split(/\s+/).length, 80);
   await second.chat.resumeStream();
   assert.equal(second.chat.messages.length, 4, "nothing runs");
   assert.deepEqual([...one.errors, ...other.errors, ...second.errors], []);
-  const wrong = chat({ transport: socket("wrong") });
+  const wrong = chat({ transport: socket(t, "wrong") });
   await wrong.chat.sendMessage({ text: "hi" });
   assert.match(wrong.errors[0].message, /unauthenticated/);
   const failed = chat({ transport });
   await failed.chat.sendMessage({ text: "/fail auth" });
   assert.equal(failed.errors.length, 1);
+});
+
+test("tools over a WebSocket: of the server, several at once and one that takes seconds, and of the page", async (t) => {
+  const clientTools = [{ name: "weather", parameters: { type: "object", properties: { city: { type: "string" } } } }];
+  const transport = socket(t, key, { clientTools });
+  const one = chat({ transport }), other = chat({
+    transport, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+    onToolCall({ toolCall: { toolName, toolCallId, input } }) {
+      other.chat.addToolOutput({ tool: toolName, toolCallId, output: `sunny in ${input.city}` });
+    },
+  });
+  await Promise.all([
+    one.chat.sendMessage({ text: '/tool echo {"text": "a"}\n/tool sleep {"ms": 4000}\n/then /say Done' }),
+    other.chat.sendMessage({ text: '/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}' }),
+  ]);
+  assert.deepEqual(tools(one.chat.lastMessage).map((part) => part.state), ["output-available", "output-available"]);
+  assert.ok(text(one.chat.lastMessage).endsWith("Done"));
+  await until(() => other.chat.status === "ready" && text(other.chat.lastMessage));
+  assert.match(text(other.chat.lastMessage), /sunny in Bern[\s\S]*sunny in Rome/);
+  assert.deepEqual([...one.errors, ...other.errors], []);
+});
+
+test("a WebSocket: leaving, stopping, and errors that end only their own request", async (t) => {
+  const transport = socket(t);
+  const left = chat({ transport });
+  left.chat.sendMessage({ text: "/slow 50 900" });
+  await until(() => left.chat.messages.length === 2 && text(left.chat.lastMessage).length > 10);
+  await left.chat.stop();
+  assert.equal((await (await native(`/v1/sessions/${left.id}`)).json()).status, "running");
+  const stopped = await native(`/api/chat/${left.id}/stop`, { method: "POST" });
+  assert.equal((await stopped.json()).aborted, true);
+
+  const going = chat({ transport });
+  const sent = going.chat.sendMessage({ text: "/slow 20 150" });
+  const failed = chat({ transport });
+  await failed.chat.sendMessage({ text: "/slow 20 5\n/fail auth" });
+  assert.equal(failed.errors.length, 1);
+  assert.match(text(failed.chat.lastMessage), /^word1 /);
+  const unknown = chat({ transport: socket(t, key, { agent: "missing" }) });
+  await unknown.chat.sendMessage({ text: "hi" });
+  assert.match(unknown.errors[0].message, /unknown_agent/);
+  for (const [length, why] of [[(1 << 20) + 1, /1 MiB/], [5 << 20, /4 MiB/]]) {
+    const big = chat({ transport });
+    await big.chat.sendMessage({ text: "x".repeat(length) });
+    assert.match(big.errors[0].message, why);
+  }
+  await sent;
+  assert.deepEqual([going.errors, text(going.chat.lastMessage).trim().split(/\s+/).length], [[], 150]);
 });
 
 test("a tool of the server that takes seconds", async () => {

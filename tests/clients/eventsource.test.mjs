@@ -86,6 +86,20 @@ test("a call waits for approval, and the same stream has the rest of the turn", 
     ["turn.waiting", "approval.decided", "tool.completed", "turn.completed"]);
 });
 
+test("a tool of the client waits for its result, and the same stream has the rest of the turn", async () => {
+  const { id, events } = await follow(["turn.waiting", "tool.completed", "message.delta"]);
+  const client_tools = [{ name: "weather", parameters: { type: "object", properties: { city: { type: "string" } } } }];
+  const { pending: [call] } = await native(`/v1/sessions/${id}/messages`, {
+    content: '/tool weather {"city": "Bern"}', client_tools,
+  });
+  await native(`/v1/sessions/${id}/answers/${call.call_id}`, { answer: `sunny in ${call.args.city}` });
+  const found = await events;
+  const [waiting, completed] = found;
+  assert.deepEqual([waiting.type, waiting.pending[0].kind], ["turn.waiting", "external"]);
+  assert.deepEqual([completed.type, completed.outcome], ["tool.completed", "result"]);
+  assert.match(text(found), /sunny in Bern/);
+});
+
 test("a tool that takes seconds", async () => {
   const { id, events } = await follow(["tool.completed", "message.delta"]);
   await native(`/v1/sessions/${id}/messages`, { content: '/tool sleep {"ms": 4000}' });

@@ -39,6 +39,11 @@ pub trait SocketFormat: Sync {
     /// `validation_failed` or `malformed_json`.
     fn read(&self, frame: &str) -> Result<Incoming, Problem>;
 
+    /// Returns the id of the request in a frame that is refused, if it can be known.
+    fn id_in(&self, _frame: &str) -> Option<String> {
+        None
+    }
+
     /// The frame before the events of a response.
     fn begin(&self, id: &str) -> Option<String>;
 
@@ -51,7 +56,7 @@ pub trait SocketFormat: Sync {
     /// The frame for a response that has none (204).
     fn nothing(&self, id: &str) -> Option<String>;
 
-    /// The frame for a response with this status and body of JSON. Without an id, the frame could not be read.
+    /// The frame for a response with this status and body of JSON. Without an id, it is not known which request has failed.
     fn failed(&self, id: Option<&str>, status: u16, body: &str) -> String;
 }
 

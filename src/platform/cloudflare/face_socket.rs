@@ -98,7 +98,7 @@ impl Shared {
                 }
                 return;
             }
-            Err(problem) => return self.refuse(None, &problem),
+            Err(problem) => return self.refuse(self.format.id_in(text).as_deref(), &problem),
         };
         if self.running.borrow().len() >= MAX_REQUESTS {
             let detail = format!("the socket has {MAX_REQUESTS} requests whose responses have not ended");

@@ -68,6 +68,16 @@ impl SocketFormat for ChatSocket {
         })
     }
 
+    /// A response without an id would end all requests of the client's transport.
+    fn id_in(&self, frame: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Numbered {
+            request_id: String,
+        }
+        serde_json::from_str(frame).map(|Numbered { request_id }| request_id).ok()
+    }
+
     fn begin(&self, id: &str) -> Option<String> {
         Some(json!({"type": "start", "requestId": id}).to_string())
     }
@@ -92,6 +102,7 @@ impl SocketFormat for ChatSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::MAX_BODY;
     use pretty_assertions::assert_eq;
 
     #[test]
@@ -114,6 +125,13 @@ mod tests {
         let abort = json!({"type": "abort", "requestId": "r"});
         assert_eq!(ChatSocket.read(&abort.to_string()), Ok(Incoming::Stop("r".into())));
         assert!(ChatSocket.read("{}").is_err());
+        // The id of what is refused.
+        let large = json!({"type": "send", "messages": ["x".repeat(MAX_BODY)], "requestId": "r"}).to_string();
+        for (frame, id) in
+            [(&*large, Some("r")), (r#"{"requestId": "r"}"#, Some("r")), ("{}", None), ("{", None)]
+        {
+            assert_eq!(ChatSocket.id_in(frame).as_deref(), id);
+        }
     }
 
     #[test]
