@@ -118,10 +118,12 @@ examples! {
     example_a2a_in_python: "a2a_task.py" prints [HELLO];
     example_ag_ui: "ag-ui.mjs" prints [HELLO];
     example_ai_sdk: "ai-sdk.mjs" prints [HELLO];
+    example_ai_sdk_over_a_socket: "ai-sdk-websocket.mjs" prints [HELLO, "You said: \"Good evening\"."];
     example_chat_completions: "chat-completions.mjs" prints [HELLO];
     example_chat_completions_in_python: "chat_completions.py" prints [HELLO];
     example_event_source: "eventsource.mjs" prints [HELLO];
     example_mcp: "mcp.mjs" prints [HELLO];
+    example_mcp_1: "mcp-1.mjs" prints [HELLO];
     example_native_api_in_python: "native_api.py" prints ["current_time {}: approve\n", "unix_ms", HELLO];
     example_responses: "responses.mjs" prints [HELLO, "You said: \"Go on.\"."];
     example_typescript: "typescript.mjs" prints ["Approving current_time.\n", "unix_ms"];
