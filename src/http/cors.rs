@@ -11,7 +11,7 @@ const REQUEST_HEADERS: &str = "a2a-version, authorization, content-disposition, 
     if-none-match, if-range, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
     openai-beta, openai-organization, openai-project, prefer, range, x-request-id, x-session-id";
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
-    content-disposition, content-range, etag, mcp-session-id, www-authenticate";
+    content-disposition, content-range, etag, mcp-session-id, www-authenticate, x-should-retry";
 
 /// Returns whether a browser asks for permission before it sends the request itself.
 pub fn is_preflight(request: &Request) -> bool {

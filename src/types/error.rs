@@ -124,6 +124,8 @@ pub struct Problem {
     pub reached: Option<Box<Reached>>,
     /// The storage limit of the tenant that the request would exceed.
     pub quota: Option<StorageQuota>,
+    /// Whether the request has started or continued a turn, or may have. A repetition would do the work again.
+    pub started_turn: bool,
     /// Methods that the resource supports (`allow`).
     pub allow: Option<String>,
     /// The cause for the operator's log. Never sent to the caller.
@@ -140,6 +142,7 @@ impl Problem {
             retry_after_s: None,
             reached: None,
             quota: None,
+            started_turn: false,
             allow: None,
             cause: None,
         }

@@ -3,8 +3,9 @@
 use crate::http::{exchange, read_data, request, set_header, status, stream, whole};
 use crate::scripts::{asking, says};
 use crate::stage::{Stage, ms};
-use edge_harness::http::{Response, session::call::SessionRequest};
+use edge_harness::http::{Response, routes, session::call::SessionRequest};
 use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::Clock;
 use edge_harness::standard::Config;
 use edge_harness::types::{
     Category, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
@@ -128,6 +129,52 @@ fn a_repeated_output_gets_the_same_response() {
         let again = json_of(&stage, RESPONSES, &[], &body);
         assert!(second["id"].as_str().unwrap().contains("_1."), "{}", second["id"]);
         assert_eq!((&again["id"], &again["output"]), (&second["id"], &second["output"]), "{times}");
+    }
+}
+
+/// The status of the response to a message, and whether the client may repeat it. The first commit that follows `after`
+/// milliseconds fails.
+fn may_repeat(stage: &Stage, (route, body): &(&str, Value), after: u64) -> (u16, bool) {
+    let (clock, store) = (stage.clock.clone(), stage.store.clone());
+    stage.host().spawn(async move {
+        clock.sleep(ms(after)).await;
+        store.fail_commits(1);
+    });
+    let asked = request(route, "", &[SESSION], body.to_string());
+    let response = exchange(stage, asked.clone());
+    let response = response.unwrap_or_else(|problem| routes::problem(&asked.request, &problem, "req_1"));
+    let may_repeat = response.headers().get("x-should-retry").is_none_or(|value| value != "false");
+    (status(&response), may_repeat)
+}
+
+#[test]
+fn clients_do_not_repeat_a_message_whose_turn_has_started() {
+    let message = |text: &str| {
+        let input = json!({"conversation": "s", "input": text});
+        [(CHAT, chat(json!({"messages": [user(text)]}))), (RESPONSES, chat(input))]
+    };
+    for asked in message("/slow 100 5") {
+        assert_eq!(may_repeat(&Stage::demo(), &asked, 250), (503, false), "{} was interrupted", asked.0);
+        assert_eq!(may_repeat(&Stage::demo(), &asked, 0), (500, true), "{} was not stored", asked.0);
+    }
+    let [failed, _] = message("/fail auth");
+    assert_eq!(may_repeat(&Stage::demo(), &failed, 60_000), (500, false));
+    let [failed, _] = message("/fail 500");
+    assert_eq!(may_repeat(&Stage::demo(), &failed, 60_000), (503, false));
+}
+
+#[test]
+fn a_message_to_a_session_that_is_erased_meanwhile_finds_no_session() {
+    let input = chat(json!({"conversation": "s", "input": "/slow 100 5"}));
+    for (route, body) in [(CHAT, chat(json!({"messages": [user("/slow 100 5")]}))), (RESPONSES, input)] {
+        let stage = Stage::demo();
+        let (clock, host) = (stage.clock.clone(), stage.host());
+        stage.host().spawn(async move {
+            clock.sleep(ms(250)).await;
+            host.erase(&"t".into(), &"s".into()).await.unwrap();
+        });
+        let problem = send(&stage, route, &[SESSION], &body).map(drop).unwrap_err();
+        assert_eq!((problem.code, problem.started_turn), (ErrorCode::NotFound, true), "{route}");
     }
 }
 

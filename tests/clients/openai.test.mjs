@@ -192,6 +192,14 @@ test("errors before and after the first byte", async () => {
   await assert.rejects(read(stream), OpenAI.APIError);
 });
 
+test("a client with its default retries does not repeat a turn that fails", async () => {
+  const session = named();
+  const retrying = new OpenAI({ baseURL: `${url}/v1`, apiKey });
+  await assert.rejects(retrying.chat.completions.create(ask("/fail auth"), session), OpenAI.InternalServerError);
+  const { data } = await (await native(`/v1/sessions/${session.headers["x-session-id"]}/messages`)).json();
+  assert.equal(data.filter((message) => message.role === "user").length, 1);
+});
+
 test("a request that leaves does not end the turn of its session", async () => {
   const session = named();
   const id = session.headers["x-session-id"];

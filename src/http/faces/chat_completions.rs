@@ -11,7 +11,7 @@ use self::request::ChatRequest;
 use super::{
     children::flattened,
     exchange::{Exchange, named, renamed},
-    openai::{self, messages::Conversation},
+    openai::{self, FailedTurn, messages::Conversation},
     sse,
     text::TextOut,
 };
@@ -116,7 +116,7 @@ struct Whole {
     reasoning: String,
     /// The lengths of both up to the end of the last complete message.
     completed: (usize, usize),
-    end: Option<(StatusCode, Value)>,
+    end: Option<Result<Value, FailedTurn>>,
 }
 
 impl TurnFormat for Completion {
@@ -159,9 +159,11 @@ impl TurnFormat for Completion {
                 Problem::new(ErrorCode::Unavailable, detail)
             };
             written.try_for_each(|_| ready(Ok(()))).await.map_err(interrupted)?;
-            let (status, body) =
-                self.written.borrow_mut().end.take().ok_or_else(|| interrupted(Interrupted))?;
-            response::json(status, &body)
+            let end = self.written.borrow_mut().end.take();
+            match end.ok_or_else(|| interrupted(Interrupted))? {
+                Ok(completion) => response::json(StatusCode::OK, &completion),
+                Err(failed) => failed.response(),
+            }
         }
         .boxed_local()
     }
@@ -278,10 +280,10 @@ impl Choice {
 
     fn fail(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
         self.has_ended = true;
-        let (status, body) = openai::failed_turn(end.error.as_ref());
+        let failed = FailedTurn::new(end.error.as_ref());
         match self.streams {
-            true => sse::write(&body, out),
-            false => self.written.borrow_mut().end = Some((status, body)),
+            true => sse::write(failed.event(), out),
+            false => self.written.borrow_mut().end = Some(Err(failed)),
         }
     }
 
@@ -312,7 +314,7 @@ impl Choice {
         body["choices"] =
             json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}]);
         body["usage"] = usage;
-        whole.end = Some((StatusCode::OK, body));
+        whole.end = Some(Ok(body));
     }
 
     fn chunk(&mut self, mut delta: Value, reason: Option<&str>, out: &mut Vec<u8>) {

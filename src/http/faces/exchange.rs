@@ -148,7 +148,7 @@ impl Exchange {
         let turns = transcript.turns();
         transcript.create(call, meta).await?;
         let posted = post(&call.again()?, message, files, &mode).await;
-        if posted.is_err() {
+        if posted.as_ref().is_err_and(|problem| !problem.started_turn) {
             discard(&call.again()?, turns).await?;
         }
         posted

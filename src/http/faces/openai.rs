@@ -34,18 +34,44 @@ pub fn problem(problem: &Problem, request_id: &str) -> Response {
     let response = response::problem_as(problem, request_id, status, &body);
     // The clients repeat a request after these statuses, although a repetition cannot succeed.
     let is_final = problem.code == ErrorCode::QuotaExceeded || status == StatusCode::CONFLICT;
-    if is_final { response.with("x-should-retry", "false") } else { response }
+    if is_final || problem.started_turn { not_repeated(response) } else { response }
 }
 
-/// Returns the status and the body for a turn that failed.
-pub(super) fn failed_turn(failure: Option<&TurnError>) -> (StatusCode, Value) {
-    let code = failure.map_or("internal", |error| error.code.as_str());
-    let message = failure.map_or("the turn failed", |error| error.message.as_str());
-    let status = match failure {
-        Some(error) if error.retryable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    (status, error(status, message, None, code))
+/// Marks a response so that the clients do not repeat the request. They send no Idempotency-Key, so a repetition would
+/// post the message again.
+fn not_repeated(response: Response) -> Response {
+    response.with("x-should-retry", "false")
+}
+
+/// A turn that failed.
+pub(super) struct FailedTurn {
+    status: StatusCode,
+    body: Value,
+}
+
+impl FailedTurn {
+    pub fn new(failure: Option<&TurnError>) -> Self {
+        let code = failure.map_or("internal", |error| error.code.as_str());
+        let message = failure.map_or("the turn failed", |error| error.message.as_str());
+        let status = match failure {
+            Some(error) if error.retryable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self { status, body: error(status, message, None, code) }
+    }
+
+    /// Returns the error as an event of a stream.
+    pub fn event(&self) -> &Value {
+        &self.body
+    }
+
+    /// Returns the error as the whole response.
+    ///
+    /// # Errors
+    /// See [`response::json`].
+    pub fn response(&self) -> Result<Response, Problem> {
+        response::json(self.status, &self.body).map(not_repeated)
+    }
 }
 
 fn error(status: StatusCode, message: &str, param: Option<&str>, code: &str) -> Value {

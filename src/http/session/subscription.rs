@@ -67,9 +67,22 @@ pub struct TurnSubscription {
 
 enum Source {
     Stream(ByteReceiver),
-    Face(ByteReceiver, Rc<dyn TurnFormat>),
+    Face(FaceSource),
     Pause(oneshot::Receiver<TurnPause>),
     None,
+}
+
+struct FaceSource {
+    stream: ByteReceiver,
+    format: Rc<dyn TurnFormat>,
+    /// Distinguishes a session that was erased from one that continues: both end the stream early.
+    pause: oneshot::Receiver<TurnPause>,
+}
+
+impl Source {
+    fn face(session: &Session, turn: &TurnId, stream: ByteReceiver, format: Rc<dyn TurnFormat>) -> Self {
+        Self::Face(FaceSource { stream, format, pause: session.hub().pause_of(turn) })
+    }
 }
 
 impl TurnSubscription {
@@ -91,7 +104,7 @@ impl TurnSubscription {
             ResponseMode::Face(format) => {
                 let (listener, stream) = Listener::new(interest(), call.principal);
                 listen(listener.projected(format.projection(turn)));
-                Source::Face(stream, format)
+                Source::face(session, turn, stream, format)
             }
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
             ResponseMode::Receipt => Source::None,
@@ -114,7 +127,7 @@ impl TurnSubscription {
         let interest = Interest { turn: Some(turn.clone()), until_idle: false };
         let (listener, stream) = Listener::new(interest, call.principal);
         feed::start(call.host, session, Feed::from_start(listener.projected(format.replay(turn, waits))))?;
-        Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
+        Ok(Self { turn: turn.clone(), source: Source::face(session, turn, stream, format) })
     }
 
     /// Subscribes to a turn that waits for further calls, in the format of another protocol.
@@ -131,7 +144,7 @@ impl TurnSubscription {
         let kind = EventKind::TurnWaiting { pending: session.pending()? };
         let record = Record { seq: session.last_seq(), at: call.host.now(), turn: Some(turn.clone()), kind };
         listener.projected(format.projection(turn)).write(&Frame::record(encoded(&record)?));
-        Ok(Self { turn: turn.clone(), source: Source::Face(stream, format) })
+        Ok(Self { turn: turn.clone(), source: Source::face(session, turn, stream, format) })
     }
 
     /// Subscribes to a turn as it is: to what it waits for, or else to what follows its last wait.
@@ -162,7 +175,15 @@ impl TurnSubscription {
             Source::Stream(stream) => {
                 Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn))
             }
-            Source::Face(stream, format) => format.respond(&turn, stream).await,
+            Source::Face(FaceSource { stream, format, mut pause }) => {
+                let problem = match format.respond(&turn, stream).await {
+                    Ok(response) => return Ok(response),
+                    Err(problem) => problem,
+                };
+                let is_erased = matches!(pause.try_recv(), Ok(Some(TurnPause::Erased)));
+                let problem = if is_erased { Problem::not_found("session") } else { problem };
+                Err(Problem { started_turn: true, ..problem })
+            }
             Source::Pause(pause) => match pause.await {
                 Ok(TurnPause::Ended(end)) => response::json(StatusCode::OK, &TurnAnswer::new(&turn, *end)),
                 Ok(TurnPause::Waiting) => turn_response(session, &turn),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::http::{
     Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace, Refusals,
-    Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, request, response,
+    Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, request, routes,
     storage_limits,
 };
 use crate::ports::Log;
@@ -58,9 +58,10 @@ async fn respond_or_log(request: Request, env: &Env) -> Result<Response> {
     };
     // A panic or a failed object: the caller gets the id of the log line that has the details.
     let id = gateway(env)?.request_id(&head);
-    let problem = Problem::internal(why);
+    // The object may have started a turn before it failed.
+    let problem = Problem { started_turn: true, ..Problem::internal(why) };
     ConsoleLog.error(&json!({ "event": "request.failed", "request_id": id, "cause": problem.to_string() }));
-    convert::response(response::problem(&problem, &id), &format!("x-request-id:{id}"))
+    convert::response(routes::problem(&head, &problem, &id), &format!("x-request-id:{id}"))
 }
 
 async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Response> {

@@ -70,6 +70,16 @@ class ChatCompletions(unittest.TestCase):
         with self.assertRaises(openai.AuthenticationError):
             client.with_options(api_key="wrong").chat.completions.create(model="default", messages=[user("hi")])
 
+    def test_a_client_with_its_default_retries_does_not_repeat_a_turn_that_fails(self):
+        headers = {"x-session-id": str(uuid.uuid4())}
+        retrying = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY)
+        with self.assertRaises(openai.InternalServerError):
+            retrying.chat.completions.create(
+                model="default", messages=[user("/fail auth")], extra_headers=headers
+            )
+        messages = native("GET", f"/v1/sessions/{headers['x-session-id']}/messages")["data"]
+        self.assertEqual([message["role"] for message in messages], ["user"])
+
     def test_tools_of_the_server_also_slow_ones_and_big_input(self):
         asks = '/tool echo {"text": "a"}\n/tool echo {"text": "b"}\n/then /say Done'
         for text, reply in [(asks, "Done$"), (SLEEP, "slept 4000 ms"), (BIG, "^Seen$")]:
