@@ -18,6 +18,16 @@ pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
+/// Deserializes a value; null as the default.
+///
+/// # Errors
+/// When the value does not have the type of the field.
+pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// Deserializes an object or null; `None` for null. Without it, a struct may also be an array of its fields.
 ///
 /// # Errors

@@ -113,35 +113,60 @@ fn texts(response: &Value) -> Vec<&str> {
     items.filter_map(|item| item["content"][0]["text"].as_str()).collect()
 }
 
+/// The fields that Open Responses requires of a response, besides `output`, with those of a request that says nothing.
+fn defaults() -> Value {
+    json!({
+        "object": "response", "status": "completed", "incomplete_details": null, "model": "default",
+        "previous_response_id": null, "instructions": null, "error": null, "tools": [], "tool_choice": "auto",
+        "truncation": "disabled", "parallel_tool_calls": true, "text": {"format": {"type": "text"}}, "top_p": 1.0,
+        "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_logprobs": 0, "temperature": 1.0,
+        "reasoning": {"effort": null, "summary": null}, "user": null, "max_output_tokens": null,
+        "max_tool_calls": null, "store": true, "background": false, "service_tier": "default", "metadata": {},
+        "safety_identifier": null, "prompt_cache_key": null,
+    })
+}
+
 #[test]
 fn a_response_has_all_fields_that_clients_require() {
     let (stage, _) = Stage::scripted(|_| says("Hello"), |builder| builder);
-    let body =
-        json!({"input": "hi", "instructions": "Be brief.", "metadata": {"a": "b"}, "temperature": 0.5});
+    let mut response = create(&stage, json!({"input": "hi"}));
+    assert_eq!(texts(&response), ["Hello"]);
+    let fields = response.as_object_mut().unwrap();
+    fields.remove("output");
+    assert!(fields.remove("id").unwrap().is_string());
+    assert!(["created_at", "completed_at"].iter().all(|name| fields.remove(*name).unwrap().is_u64()));
+    assert_eq!(fields.remove("usage").unwrap()["total_tokens"], json!(7));
+    assert_eq!(response, defaults());
+}
+
+#[test]
+fn a_response_repeats_its_request() {
+    let (stage, _) = Stage::scripted(|_| says("{\"a\": 1}"), |builder| builder);
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    let asked = json!({
+        "instructions": "Be brief.", "metadata": {"a": "b"}, "temperature": 0.5, "top_p": 0.5, "truncation": "auto",
+        "parallel_tool_calls": false, "max_output_tokens": 90, "tool_choice": "none", "user": "ann",
+        "reasoning": {"effort": "xhigh", "summary": "auto"}, "safety_identifier": "x", "prompt_cache_key": "y",
+    });
+    let mut body = asked.clone();
+    body["input"] = "hi".into();
+    body["tools"] = json!([{"type": "function", "name": "look"}]);
+    body["text"] =
+        json!({"format": {"type": "json_schema", "name": "n", "schema": schema}, "verbosity": "low"});
     let response = create(&stage, body);
-    assert_eq!((texts(&response), &response["status"]), (vec!["Hello"], &json!("completed")));
-    assert_eq!(response["usage"]["total_tokens"], json!(7));
-    for number in
-        ["temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "created_at"]
-    {
-        assert!(response[number].is_number(), "{number}");
+    for (name, value) in asked.as_object().unwrap() {
+        assert_eq!(response[name], *value, "{name}");
     }
-    for text in ["truncation", "service_tier", "tool_choice", "model", "object", "id"] {
-        assert!(response[text].is_string(), "{text}");
-    }
-    let nullable = [
-        "completed_at",
-        "error",
-        "incomplete_details",
-        "instructions",
-        "previous_response_id",
-        "max_output_tokens",
-        "max_tool_calls",
-        "safety_identifier",
-        "prompt_cache_key",
-    ];
-    assert!(nullable.iter().all(|name| response.get(name).is_some()));
-    assert_eq!((&response["metadata"], &response["temperature"]), (&json!({"a": "b"}), &json!(0.5)));
+    // With the fields that a request may omit, and a response may not.
+    let tool =
+        json!({"type": "function", "name": "look", "description": null, "parameters": null, "strict": null});
+    assert_eq!(response["tools"], json!([tool]));
+    let format =
+        json!({"type": "json_schema", "name": "n", "description": null, "schema": schema, "strict": false});
+    assert_eq!(response["text"], json!({"format": format, "verbosity": "low"}));
+    let response =
+        create(&stage, json!({"input": "hi", "user": "ann", "text": {"format": {"type": "json_object"}}}));
+    assert_eq!(response["text"], json!({"format": {"type": "json_object"}}));
 }
 
 #[test]

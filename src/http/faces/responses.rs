@@ -4,13 +4,15 @@
 //! not stored: it is written from the log of the session, whose id is part of its own.
 
 mod chunks;
+mod echo;
 mod id;
 mod request;
 mod socket;
 mod writer;
 
+use self::echo::defaults;
 use self::id::ResponseId;
-use self::request::{ResponseRequest, defaults};
+use self::request::ResponseRequest;
 pub use self::socket::ResponsesSocket;
 use self::writer::{Writer, Written};
 use super::exchange::{Exchange, New, renamed};

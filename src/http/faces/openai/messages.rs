@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::CallAnswer;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
 use crate::types::{Problem, Thinking};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One message.
@@ -88,7 +88,7 @@ pub(in super::super) struct PastFunction {
 }
 
 /// How much the model should reason.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(in super::super) enum Effort {
     None,

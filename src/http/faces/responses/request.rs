@@ -3,6 +3,7 @@
 use super::super::openai::messages::{
     ChatMessage, ChatRole, Content, Conversation, Effort, PastCall, PastFunction, may_call_tools,
 };
+use super::echo::{Reasoning, TextOptions, defaults, whole_tool};
 use super::id::ResponseId;
 use crate::agent::external_tool::Declared;
 use crate::http::owner::session_id;
@@ -25,7 +26,7 @@ pub(super) struct ResponseRequest {
     #[serde(default)]
     tools: Vec<Value>,
     tool_choice: Option<Value>,
-    #[serde(default)]
+    parallel_tool_calls: Option<bool>,
     text: Option<TextOptions>,
     reasoning: Option<Reasoning>,
     max_output_tokens: Option<u32>,
@@ -33,6 +34,9 @@ pub(super) struct ResponseRequest {
     pub user: Option<String>,
     temperature: Option<f64>,
     top_p: Option<f64>,
+    truncation: Option<String>,
+    safety_identifier: Option<String>,
+    prompt_cache_key: Option<String>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -47,24 +51,6 @@ enum Input {
 enum ConversationName {
     Id(String),
     Object { id: String },
-}
-
-#[derive(Deserialize)]
-struct TextOptions {
-    format: Option<Format>,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Format {
-    Text,
-    JsonObject,
-    JsonSchema { schema: Value },
-}
-
-#[derive(Deserialize)]
-struct Reasoning {
-    effort: Option<Effort>,
 }
 
 #[derive(Deserialize)]
@@ -131,13 +117,20 @@ impl ResponseRequest {
         fields["previous_response_id"] = json!(self.previous_response_id);
         fields["store"] = self.is_stored().into();
         fields["background"] = self.is_background().into();
-        fields["tools"] = json!(self.tools);
+        fields["tools"] = self.tools.iter().cloned().map(whole_tool).collect();
         fields["max_output_tokens"] = json!(self.max_output_tokens);
         let given = [
             ("tool_choice", self.tool_choice.clone()),
+            ("parallel_tool_calls", self.parallel_tool_calls.map(Value::from)),
+            ("text", self.text.as_ref().map(TextOptions::echo)),
+            ("reasoning", self.reasoning.as_ref().map(|reasoning| json!(reasoning))),
             ("metadata", self.metadata.clone().map(Value::from)),
+            ("user", self.user.clone().map(Value::from)),
             ("temperature", self.temperature.map(Value::from)),
             ("top_p", self.top_p.map(Value::from)),
+            ("truncation", self.truncation.clone().map(Value::from)),
+            ("safety_identifier", self.safety_identifier.clone().map(Value::from)),
+            ("prompt_cache_key", self.prompt_cache_key.clone().map(Value::from)),
         ];
         for (name, value) in given {
             if let Some(value) = value.filter(|value| !value.is_null()) {
@@ -168,43 +161,11 @@ impl ResponseRequest {
             client_tools: if may_call { tools } else { Vec::new() },
             max_output_tokens: self.max_output_tokens,
             think: self.reasoning.and_then(|reasoning| reasoning.effort).map(Effort::thinking),
-            output_schema: self.text.and_then(|text| text.format).and_then(|format| match format {
-                Format::Text => None,
-                Format::JsonObject => Some(json!({"type": "object"})),
-                Format::JsonSchema { schema } => Some(schema),
-            }),
+            output_schema: self.text.and_then(TextOptions::schema),
             ..conversation.message(may_instruct)
         };
         Ok((conversation, message))
     }
-}
-
-/// Returns the fields of a response whose request is not known, all of which clients require.
-pub(super) fn defaults(model: &str) -> Value {
-    json!({
-        "model": model,
-        "instructions": null,
-        "previous_response_id": null,
-        "store": true,
-        "background": false,
-        "tools": [],
-        "tool_choice": "auto",
-        "parallel_tool_calls": true,
-        "max_output_tokens": null,
-        "max_tool_calls": null,
-        "metadata": {},
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "top_logprobs": 0,
-        "truncation": "disabled",
-        "service_tier": "default",
-        "safety_identifier": null,
-        "prompt_cache_key": null,
-        "reasoning": {"effort": null, "summary": null},
-        "text": {"format": {"type": "text"}},
-    })
 }
 
 fn message(role: ChatRole, content: Option<Content>) -> ChatMessage {
