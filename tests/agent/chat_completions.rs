@@ -303,6 +303,49 @@ fn requests_that_cannot_be_served_are_refused_with_the_parameter() {
 }
 
 #[test]
+fn a_field_that_is_null_is_absent() {
+    let (stage, _) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let nullable = [
+        "audio",
+        "frequency_penalty",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "metadata",
+        "n",
+        "reasoning_effort",
+        "response_format",
+        "seed",
+        "stop",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_p",
+        "user",
+    ];
+    let with = |name: &str, value: Value| {
+        let mut body = chat(json!([user("hi")]));
+        body[name] = value;
+        body
+    };
+    let mut bodies: Vec<_> = nullable.map(|name| with(name, Value::Null)).into();
+    bodies.push(with("stream_options", json!({"include_usage": null})));
+    let function = json!({"name": "look", "description": null, "parameters": null, "strict": null});
+    bodies.push(with("tools", json!([{"type": "function", "function": function}])));
+    let said = json!({
+        "role": "assistant", "content": null, "tool_calls": null, "refusal": null, "audio": null, "function_call": null,
+    });
+    bodies.push(chat(json!([user("hi"), said, user("hi")])));
+    for body in bodies {
+        let found = send(&stage, Some("s"), &body).map(|response| status(&response));
+        assert_eq!(found.map_err(|problem| problem.detail), Ok(200), "{body}");
+    }
+}
+
+#[test]
 fn a_file_is_attached_to_the_message() {
     let (stage, models) = Stage::scripted(|_| says("Nice"), |builder| builder);
     let content = json!([

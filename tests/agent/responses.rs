@@ -146,7 +146,7 @@ fn a_response_repeats_its_request() {
     let asked = json!({
         "instructions": "Be brief.", "metadata": {"a": "b"}, "temperature": 0.5, "top_p": 0.5, "truncation": "auto",
         "parallel_tool_calls": false, "max_output_tokens": 90, "tool_choice": "none", "user": "ann",
-        "reasoning": {"effort": "xhigh", "summary": "auto"}, "safety_identifier": "x", "prompt_cache_key": "y",
+        "reasoning": {"effort": "max", "summary": "auto"}, "safety_identifier": "x", "prompt_cache_key": "y",
     });
     let mut body = asked.clone();
     body["input"] = "hi".into();
@@ -167,6 +167,58 @@ fn a_response_repeats_its_request() {
     let response =
         create(&stage, json!({"input": "hi", "user": "ann", "text": {"format": {"type": "json_object"}}}));
     assert_eq!(response["text"], json!({"format": {"type": "json_object"}}));
+}
+
+#[test]
+fn a_field_that_is_null_is_absent() {
+    let (stage, _) = Stage::scripted(|_| says("{}"), |builder| builder);
+    let nullable = [
+        "background",
+        "include",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_key",
+        "reasoning",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
+    ];
+    let mut bodies: Vec<_> = nullable.map(|name| json!({"input": "hi", name: null})).into();
+    let tool =
+        json!({"type": "function", "name": "look", "description": null, "parameters": null, "strict": null});
+    let format = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": null});
+    bodies.extend([
+        json!({"input": "hi", "tools": [tool]}),
+        json!({"input": "hi", "reasoning": {"effort": null, "summary": null}}),
+        json!({"input": "hi", "text": {"format": null, "verbosity": null}}),
+        json!({"input": "hi", "text": {"format": format}}),
+    ]);
+    for body in bodies {
+        let mut fields = defaults();
+        fields
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| !["tools", "text", "status"].contains(&name.as_str()));
+        let response = create(&stage, body.clone());
+        for (name, value) in fields.as_object().unwrap() {
+            assert_eq!(response[name], *value, "{body}");
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,35 @@
-//! What the protocols of OpenAI have in common: errors, and models as names of agents.
+//! What the protocols of OpenAI have in common: errors, models as names of agents, and tools of the client.
 
 pub(super) mod messages;
 
+use crate::agent::external_tool::Declared;
 use crate::http::response::{self, Response, ResponseExt};
-use crate::types::{ErrorCode, Problem, TurnError};
+use crate::types::{Category, Effect, ErrorCode, Problem, TurnError};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// A tool of the client.
+#[derive(Deserialize)]
+pub(super) struct Function {
+    name: String,
+    description: Option<String>,
+    parameters: Option<Map<String, Value>>,
+    category: Option<Category>,
+}
+
+impl From<Function> for Declared {
+    fn from(function: Function) -> Self {
+        let Function { name, description, parameters, category } = function;
+        Self {
+            name,
+            description: description.unwrap_or_default(),
+            parameters: parameters.unwrap_or_default(),
+            category: category.unwrap_or_default(),
+            effect: Effect::default(),
+        }
+    }
+}
 
 /// Splits the `model` of a request into an agent and a model: `provider/model` is a model of the default agent, any
 /// other name is an agent.

@@ -1,10 +1,10 @@
 //! The request of Chat Completions, and the native message that it becomes. Unknown fields are ignored.
 
 use super::super::openai::{
-    self,
+    self, Function,
     messages::{ChatMessage, ChatRole, Conversation, Effort, may_call_tools},
 };
-use crate::agent::external_tool::Declared;
+use crate::http::patch::or_default;
 use crate::http::session::message::MessageBody;
 use crate::types::Problem;
 use serde::Deserialize;
@@ -16,10 +16,10 @@ pub(super) struct ChatRequest {
     messages: Vec<ChatMessage>,
     pub user: Option<String>,
     metadata: Option<Metadata>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub stream: bool,
     stream_options: Option<StreamOptions>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     tools: Vec<ToolDeclaration>,
     tool_choice: Option<Value>,
     response_format: Option<ResponseFormat>,
@@ -36,13 +36,13 @@ struct Metadata {
 
 #[derive(Deserialize)]
 struct StreamOptions {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     include_usage: bool,
 }
 
 #[derive(Deserialize)]
 struct ToolDeclaration {
-    function: Declared,
+    function: Function,
 }
 
 #[derive(Deserialize)]
@@ -91,8 +91,9 @@ impl ChatRequest {
         }
         let may_call = may_call_tools(self.tool_choice.as_ref())?;
         let conversation = Conversation::read(self.messages, "/messages")?;
+        let tools = self.tools.into_iter().filter(|_| may_call).map(|tool| tool.function.into());
         let message = MessageBody {
-            client_tools: self.tools.into_iter().filter(|_| may_call).map(|tool| tool.function).collect(),
+            client_tools: tools.collect(),
             max_output_tokens: self.max_completion_tokens.or(self.max_tokens),
             think: self.reasoning_effort.map(Effort::thinking),
             output_schema: self.response_format.and_then(ResponseFormat::schema),

@@ -97,6 +97,7 @@ pub(in super::super) enum Effort {
     Medium,
     High,
     Xhigh,
+    Max,
 }
 
 impl Effort {
@@ -106,7 +107,7 @@ impl Effort {
             Self::None | Self::Minimal => Thinking::Off,
             Self::Low => Thinking::Low,
             Self::Medium => Thinking::Medium,
-            Self::High | Self::Xhigh => Thinking::High,
+            Self::High | Self::Xhigh | Self::Max => Thinking::High,
         }
     }
 }

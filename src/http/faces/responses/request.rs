@@ -1,14 +1,18 @@
 //! The request of Responses, and the native message that it becomes. Unknown fields are ignored.
 
-use super::super::openai::messages::{
-    ChatMessage, ChatRole, Content, Conversation, Effort, PastCall, PastFunction, may_call_tools,
+use super::super::openai::{
+    Function,
+    messages::{
+        ChatMessage, ChatRole, Content, Conversation, Effort, PastCall, PastFunction, may_call_tools,
+    },
 };
 use super::echo::{Reasoning, TextOptions, defaults, whole_tool};
 use super::id::ResponseId;
 use crate::agent::external_tool::Declared;
 use crate::http::owner::session_id;
+use crate::http::patch::or_default;
 use crate::http::session::message::MessageBody;
-use crate::types::{Category, Effect, FieldError, Problem, SessionId, json::from_value};
+use crate::types::{FieldError, Problem, SessionId, json::from_value};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -20,10 +24,10 @@ pub(super) struct ResponseRequest {
     pub previous_response_id: Option<String>,
     conversation: Option<ConversationName>,
     store: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub stream: bool,
     background: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     tools: Vec<Value>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
@@ -51,13 +55,6 @@ enum Input {
 enum ConversationName {
     Id(String),
     Object { id: String },
-}
-
-#[derive(Deserialize)]
-struct Function {
-    name: String,
-    description: Option<String>,
-    parameters: Option<Map<String, Value>>,
 }
 
 /// An item that is not a message.
@@ -230,13 +227,6 @@ fn function(index: usize, tool: Value) -> Result<Declared, Problem> {
         return Err(Problem::field(format!("/tools/{index}/type"), detail));
     }
     let read = from_value::<Function>(tool);
-    let Function { name, description, parameters } =
-        read.map_err(|error| Problem::fields(vec![error.below(&format!("/tools/{index}"))]))?;
-    Ok(Declared {
-        name,
-        description: description.unwrap_or_default(),
-        parameters: parameters.unwrap_or_default(),
-        category: Category::default(),
-        effect: Effect::default(),
-    })
+    let fault = |error: FieldError| Problem::fields(vec![error.below(&format!("/tools/{index}"))]);
+    read.map(Declared::from).map_err(fault)
 }
