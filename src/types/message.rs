@@ -59,11 +59,28 @@ impl FileRef {
     /// Returns the line that represents the file in the prompt.
     pub fn line(&self) -> String {
         let Self { r#ref, mime_type, bytes, name } = self;
-        let name: String = name.as_deref().unwrap_or(r#ref).chars().filter(|c| is_inline(*c)).collect();
-        // Parameters of a media type are untrusted text.
-        let mime_type = mime_type.split(';').next().unwrap_or_default().trim();
-        format!("[file {name:?}, {mime_type}, {bytes} bytes: read parts of it with read_artifact, ref {ref}]")
+        let name = name.as_deref().unwrap_or(r#ref);
+        let rest = format!(", {bytes} bytes: read parts of it with read_artifact, ref {ref}");
+        file_line(Some(name), Some(mime_type), &rest)
     }
+}
+
+/// Returns the line that represents a file in the prompt although the server has not stored it, such as one of an
+/// earlier message of a client that keeps the conversation itself.
+pub fn unstored_file_line(name: Option<&str>, mime_type: Option<&str>) -> String {
+    file_line(name, mime_type, ": its content is not available")
+}
+
+/// Returns the line of a file. The name and the media type are untrusted text, which must not alter the line.
+fn file_line(name: Option<&str>, mime_type: Option<&str>, rest: &str) -> String {
+    let inline = |text: &str| text.chars().filter(|c| is_inline(*c)).collect::<String>();
+    let name = name.map(|name| format!(" {:?}", inline(name))).unwrap_or_default();
+    // Without the parameters, which may be any text.
+    let mime_type = mime_type.map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    let is_of_types = |c: &char| c.is_ascii_alphanumeric() || "!#$&^_.+-/".contains(*c);
+    let mime_type =
+        mime_type.map(|kind| format!(", {}", kind.chars().filter(is_of_types).collect::<String>()));
+    format!("[file{name}{}{rest}]", mime_type.unwrap_or_default())
 }
 
 /// One piece of a message.
@@ -214,5 +231,8 @@ mod tests {
         };
         let line = "[file \"a\\\"b\", text/plain, 1 bytes: read parts of it with read_artifact, ref art_1]";
         assert_eq!(file.line(), line);
+        let unstored = unstored_file_line(None, Some("image/png]\n["));
+        assert_eq!(unstored, "[file, image/png: its content is not available]");
+        assert_eq!(unstored_file_line(Some("a"), None), "[file \"a\": its content is not available]");
     }
 }

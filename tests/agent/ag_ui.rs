@@ -4,7 +4,7 @@ use crate::http::{exchange, read_events, request, stream};
 use crate::scripts::{calls_first, planning};
 use crate::stage::Stage;
 use edge_harness::http::Response;
-use edge_harness::platform::in_memory::models::call;
+use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::types::{Category, ModelError, ModelErrorKind, ModelRequest, Part, Policy, Problem, Role};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -249,4 +249,18 @@ fn a_subagent_that_fails_ends_with_an_error() {
     assert_eq!(kinds, ["SUBAGENT_STARTED", "SUBAGENT_ERROR"]);
     assert_eq!(of_subagent[0]["subagentRunId"], of_subagent[1]["subagentRunId"]);
     assert_eq!(of_subagent[1]["message"], json!("the subagent ended as failed"));
+}
+
+#[test]
+fn a_file_of_an_earlier_message_leaves_a_line() {
+    let (stage, models) = Stage::scripted(|_| answer(vec![Part::text("Nice")]), |builder| builder);
+    let source = json!({"type": "data", "value": "aGk=", "mimeType": "image/png"});
+    let content = json!([{"type": "text", "text": "one"}, {"type": "image", "source": source}]);
+    let earlier = json!({"id": "u", "role": "user", "content": content});
+    run(
+        &stage,
+        &json!({"messages": [earlier, {"id": "a", "role": "assistant", "content": "A tree."}, user("two")]}),
+    );
+    let line = "[file, image/png: its content is not available]";
+    assert_eq!(models.requests()[0].messages[0].text(), format!("one\n{line}"));
 }

@@ -362,6 +362,26 @@ fn a_file_is_attached_to_the_message() {
 }
 
 #[test]
+fn a_file_of_an_earlier_message_leaves_a_line() {
+    let (stage, models) = Stage::scripted(|_| says("Nice"), |builder| builder);
+    let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+    let file = json!({"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="});
+    let earlier = json!([
+        {"type": "text", "text": "What is this?"},
+        image("data:image/png;base64,aGk="),
+        image("https://example.com/a.png"),
+        {"type": "file", "file": file},
+    ]);
+    let messages = json!([{"role": "user", "content": earlier}, {"role": "assistant", "content": "A tree."}, user("Sure?")]);
+    complete(&stage, None, &chat(messages));
+    let gone = "its content is not available]";
+    let expected = format!(
+        "user: What is this?\n[file, image/png: {gone}\n[file, image: {gone}\n[file \"a.pdf\", application/pdf: {gone}"
+    );
+    assert_eq!(shown(&models.requests()[0])[0], expected);
+}
+
+#[test]
 fn a_response_is_incomplete_if_its_session_goes_away() {
     let stage = Stage::demo();
     let mut body = chat(json!([user("/slow 1000 9")]));

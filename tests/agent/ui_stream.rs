@@ -401,3 +401,15 @@ fn a_failure_and_an_abort_are_not_a_finish() {
     let last: Vec<_> = kinds(&rest).into_iter().rev().take(3).collect();
     assert_eq!((last, done), (vec!["abort", "finish-step", "text-end"], true));
 }
+
+#[test]
+fn a_file_of_an_earlier_message_leaves_a_line() {
+    let (stage, models) = Stage::scripted(|_| says("Nice"), |builder| builder);
+    let file = json!({"type": "file", "mediaType": "image/png", "filename": "a.png", "url": "data:image/png;base64,aGk="});
+    let earlier = json!({"id": "u", "role": "user", "parts": [{"type": "text", "text": "one"}, file]});
+    let known = json!({"id": "a", "role": "assistant", "parts": [file]});
+    post(&stage, json!([earlier, known, user("two")]));
+    let shown: Vec<_> = models.requests()[0].messages.iter().map(|message| message.text()).collect();
+    let line = "[file \"a.png\", image/png: its content is not available]";
+    assert_eq!(shown, [&format!("one\n{line}"), line, "two"]);
+}

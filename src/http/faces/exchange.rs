@@ -243,6 +243,12 @@ pub(super) fn attachment(url: &str, name: Option<String>) -> Option<Attachment> 
     Some(Attachment { bytes: bytes.into(), mime_type: mime_type.to_owned(), name })
 }
 
+/// Returns the media type of a data URL.
+pub(super) fn media_type(url: &str) -> Option<&str> {
+    let (kind, _) = url.strip_prefix("data:")?.split_once(',')?;
+    kind.split(';').next().filter(|kind| !kind.is_empty())
+}
+
 /// Replaces the starts of the pointers of a problem.
 pub(super) fn renamed(mut problem: Problem, names: &[(&str, &str)]) -> Problem {
     for FieldError { pointer, .. } in &mut problem.errors {

@@ -7,6 +7,7 @@ use crate::types::{
     CallId, ErrorCode, EventKind, Imported, Message, MessageId, Part, Problem, Record, Reply, Role,
     SessionMeta, Snapshot, SnapshotMeta, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnId, TurnStatus,
     json::too_deep,
+    message::unstored_file_line,
     session::{SCHEMA, Totals},
 };
 use serde_json::{Value, json};
@@ -14,6 +15,24 @@ use std::rc::Rc;
 
 /// The user's message of a turn that an assistant began, because each turn begins with a user message.
 const NO_USER: &str = "(The assistant began the conversation.)";
+
+/// A file in a message of which the server stores only the text.
+pub(super) struct TextOnlyFile<'a> {
+    pub name: Option<&'a str>,
+    /// The media type, or its first half if the client names only that.
+    pub mime_type: Option<&'a str>,
+}
+
+/// Returns the text of a message of which the server stores only the text, with a line for each of its files.
+pub(super) fn with_lines<'a>(mut text: String, files: impl IntoIterator<Item = TextOnlyFile<'a>>) -> String {
+    for TextOnlyFile { name, mime_type } in files {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&unstored_file_line(name, mime_type));
+    }
+    text
+}
 
 /// A conversation without its last message.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! The input of an AG-UI run. Unknown fields are ignored.
 
 use super::super::exchange::{CallResult, Given, NO_ANSWER, New, attachment};
-use super::super::transcript::Transcript;
+use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
 use crate::types::{Category, Effect, Pending, Problem, WaitKind};
@@ -109,11 +109,14 @@ enum Content {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ContentPart {
     r#type: String,
     #[serde(default)]
     text: String,
     source: Option<Source>,
+    filename: Option<String>,
+    mime_type: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -178,7 +181,8 @@ impl RunInput {
         {
             let id = call.call_id.to_string();
             if let Some((_, Message::Tool { content, error, .. })) = messages.pop() {
-                let text = error.is_none().then(|| CallAnswer::Answer(Value::String(content.text())));
+                let given = || CallAnswer::Answer(Value::String(content.text_with_files()));
+                let text = error.is_none().then(given);
                 let answer = text.unwrap_or_else(|| CallAnswer::Failure(error.unwrap_or_default()));
                 results.push(CallResult { id, given: Given::Answer(answer) });
             }
@@ -258,6 +262,20 @@ impl Content {
         }
     }
 
+    /// Returns the text, with a line for each file.
+    fn text_with_files(&self) -> String {
+        let parts = match self {
+            Self::Parts(parts) => parts.as_slice(),
+            Self::Text(_) => &[],
+        };
+        let files = parts.iter().filter(|part| part.r#type != "text").map(|part| {
+            let of_source = part.source.as_ref().map(|source| source.mime_type.as_str());
+            let named = of_source.or(part.mime_type.as_deref()).filter(|kind| !kind.is_empty());
+            TextOnlyFile { name: part.filename.as_deref(), mime_type: named.or(Some(&part.r#type)) }
+        });
+        with_lines(self.text(), files)
+    }
+
     fn files(&self, at: &str) -> Result<Vec<crate::session::artifacts::Content>, Problem> {
         let Self::Parts(parts) = self else { return Ok(Vec::new()) };
         let files = parts.iter().enumerate().filter(|(_, part)| part.r#type != "text");
@@ -275,14 +293,16 @@ fn transcript(messages: Vec<(usize, Message)>) -> Transcript {
     let mut transcript = Transcript::default();
     for (_, message) in messages {
         match message {
-            Message::User { content } => transcript.user(&content.text()),
+            Message::User { content } => transcript.user(&content.text_with_files()),
             Message::Assistant { content, tool_calls } => {
                 transcript.assistant(content.unwrap_or_default());
                 for ToolCall { id, function } in tool_calls {
                     transcript.call_with_text(id, function.name, function.arguments);
                 }
             }
-            Message::Tool { content, tool_call_id, .. } => transcript.result(&tool_call_id, content.text()),
+            Message::Tool { content, tool_call_id, .. } => {
+                transcript.result(&tool_call_id, content.text_with_files());
+            }
             Message::Developer { .. } | Message::System { .. } | Message::Activity {} => {}
         }
     }

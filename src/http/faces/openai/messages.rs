@@ -1,7 +1,7 @@
 //! Messages as the clients of OpenAI send them, and what is new among them.
 
-use super::super::exchange::{CallResult, Given, New, attachment};
-use super::super::transcript::Transcript;
+use super::super::exchange::{CallResult, Given, New, attachment, media_type};
+use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
@@ -200,7 +200,7 @@ impl Conversation {
 fn transcript(messages: Vec<(usize, ChatMessage)>) -> Transcript {
     let mut transcript = Transcript::default();
     for (_, message) in messages {
-        let text = message.text();
+        let text = message.text_with_files();
         match message.role {
             ChatRole::Assistant => {
                 transcript.assistant(text);
@@ -218,7 +218,7 @@ fn transcript(messages: Vec<(usize, ChatMessage)>) -> Transcript {
 impl ChatMessage {
     /// Returns what the message says to a call.
     fn given(&self) -> Given {
-        let text = self.text();
+        let text = self.text_with_files();
         match self.approves {
             Some(approves) => Given::Decision(approves, Some(text).filter(|text| !text.is_empty())),
             None => Given::Answer(CallAnswer::Answer(Value::String(text))),
@@ -242,21 +242,52 @@ impl ChatMessage {
         }
     }
 
+    /// Returns the text of the message, with a line for each of its files.
+    fn text_with_files(&self) -> String {
+        let files = self.file_parts().map(|(_, file)| TextOnlyFile {
+            name: file.name,
+            mime_type: file.url.and_then(media_type).or(file.kind),
+        });
+        with_lines(self.text(), files)
+    }
+
     /// Returns the files of the message. `at` is the pointer to it.
     fn files(&self, at: &str) -> Result<Vec<Attachment>, Problem> {
-        let Some(Content::Parts(parts)) = &self.content else { return Ok(Vec::new()) };
-        let files = parts.iter().enumerate().filter_map(|(index, part)| {
-            let (url, name) = match part {
-                ContentPart::Text { .. } | ContentPart::Refusal { .. } => return None,
-                ContentPart::ImageUrl { image_url } => (Some(image_url.url.as_str()), None),
-                ContentPart::InputImage { image_url } => (image_url.as_deref(), None),
-                ContentPart::File { file } | ContentPart::InputFile(file) => {
-                    (file.file_data.as_deref(), file.filename.clone())
-                }
-            };
+        let files = self.file_parts().map(|(index, FilePart { url, name, .. })| {
             let fault = || Problem::field(format!("{at}/content/{index}"), "expected a data URL with base64");
-            Some(url.and_then(|url| attachment(url, name)).ok_or_else(fault))
+            url.and_then(|url| attachment(url, name.map(str::to_owned))).ok_or_else(fault)
         });
         files.collect()
+    }
+
+    /// Returns the parts of the message that are files, with their places.
+    fn file_parts(&self) -> impl Iterator<Item = (usize, FilePart<'_>)> {
+        let parts = match &self.content {
+            Some(Content::Parts(parts)) => parts.as_slice(),
+            Some(Content::Text(_)) | None => &[],
+        };
+        parts.iter().enumerate().filter_map(|(index, part)| Some((index, part.file()?)))
+    }
+}
+
+/// A part of a message that is a file.
+struct FilePart<'a> {
+    url: Option<&'a str>,
+    name: Option<&'a str>,
+    /// What it is if its URL does not say so.
+    kind: Option<&'static str>,
+}
+
+impl ContentPart {
+    fn file(&self) -> Option<FilePart<'_>> {
+        let (url, name, kind) = match self {
+            Self::Text { .. } | Self::Refusal { .. } => return None,
+            Self::ImageUrl { image_url } => (Some(image_url.url.as_str()), None, Some("image")),
+            Self::InputImage { image_url } => (image_url.as_deref(), None, Some("image")),
+            Self::File { file } | Self::InputFile(file) => {
+                (file.file_data.as_deref(), file.filename.as_deref(), None)
+            }
+        };
+        Some(FilePart { url, name, kind })
     }
 }

@@ -2,8 +2,8 @@
 //! ignored.
 
 use super::super::children::ChildCall;
-use super::super::exchange::{CallResult, Given, New, attachment};
-use super::super::transcript::Transcript;
+use super::super::exchange::{CallResult, Given, New, attachment, media_type};
+use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
 use crate::types::{CallId, Problem};
@@ -47,6 +47,7 @@ struct UiPart {
     text: String,
     url: Option<String>,
     filename: Option<String>,
+    media_type: Option<String>,
     tool_call_id: Option<String>,
     tool_name: Option<String>,
     state: Option<String>,
@@ -116,6 +117,16 @@ impl UiMessage {
         texts.collect::<Vec<_>>().join("\n")
     }
 
+    /// Returns the text, with a line for each file.
+    fn text_with_files(&self) -> String {
+        let files = self.parts.iter().filter(|part| part.r#type == "file").map(|part| {
+            let named = part.media_type.as_deref();
+            let mime_type = named.or_else(|| media_type(part.url.as_deref()?));
+            TextOnlyFile { name: part.filename.as_deref(), mime_type }
+        });
+        with_lines(self.text(), files)
+    }
+
     fn files(&self, at: &str) -> Result<Vec<crate::session::artifacts::Content>, Problem> {
         let files = self.parts.iter().enumerate().filter(|(_, part)| part.r#type == "file");
         let files = files.map(|(index, part)| {
@@ -161,11 +172,11 @@ fn transcript(messages: Vec<UiMessage>) -> Transcript {
     let mut transcript = Transcript::default();
     for message in messages {
         match message.role {
-            UiRole::User => transcript.user(&message.text()),
+            UiRole::User => transcript.user(&message.text_with_files()),
             // A page must not instruct the agent.
             UiRole::System => {}
             UiRole::Assistant => {
-                transcript.assistant(message.text());
+                transcript.assistant(message.text_with_files());
                 for (part, id) in message.calls() {
                     let name = part.tool_name.as_deref().or_else(|| part.r#type.strip_prefix("tool-"));
                     transcript.call(id.to_owned(), name.unwrap_or_default().to_owned(), part.input.clone());
