@@ -233,8 +233,9 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let Some((spec, tool)) = known else {
         // Only the tools that this turn may use are listed, because the model will try one of them next.
         let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
-        let of_client = of_client.iter().map(|spec| spec.name.as_str());
-        let names: Vec<&str> = agent.toolkit.names().filter(usable).chain(of_client).collect();
+        let of_client: Vec<_> = of_client.iter().map(|spec| spec.name.as_str()).collect();
+        let own = agent.toolkit.names().filter(usable).filter(|name| !of_client.contains(name));
+        let names: Vec<&str> = own.chain(of_client.iter().copied()).collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };

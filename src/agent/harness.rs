@@ -49,22 +49,27 @@ impl HarnessAgent {
         &self.toolkit
     }
 
-    /// Finds a tool of the agent, or among those of the client.
+    /// Returns whether a client may bring a tool with this name. It may replace a tool of the agent, for example by the
+    /// `read_file` of an editor, but no tool that controls the session, such as `ask_user`.
+    pub fn accepts_client_tool(&self, name: &str) -> bool {
+        self.toolkit.spec(name).is_none_or(|spec| !spec.control)
+    }
+
+    /// Finds a tool among those of the client, which replace tools of the same name, or else among those of the agent.
     pub(super) fn tool<'a>(
         &'a self,
         of_client: &'a [ToolSpec],
         name: &str,
     ) -> Option<(&'a ToolSpec, Rc<dyn DynTool>)> {
-        if let Some((spec, tool)) = self.toolkit.get(name) {
-            return Some((spec, Rc::clone(tool)));
+        if let Some(spec) = named(of_client, name) {
+            return Some((spec, Rc::new(ExternalTool::from(spec.clone()))));
         }
-        let spec = of_client.iter().find(|spec| spec.name == name)?;
-        Some((spec, Rc::new(ExternalTool::from(spec.clone()))))
+        self.toolkit.get(name).map(|(spec, tool)| (spec, Rc::clone(tool)))
     }
 
     /// Finds the specification of a tool; see [`HarnessAgent::tool`].
     pub(super) fn spec<'a>(&'a self, of_client: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
-        self.toolkit.spec(name).or_else(|| of_client.iter().find(|spec| spec.name == name))
+        named(of_client, name).or_else(|| self.toolkit.spec(name))
     }
 
     /// Returns the agent's modes.
@@ -93,8 +98,8 @@ impl HarnessAgent {
     }
 
     /// Returns the names of the tools for subagents of the session's turn: its own tools, restricted to
-    /// `named` if present.
-    pub(super) fn tools_of_subagents(&self, state: &SessionState, named: Option<&[String]>) -> Vec<String> {
+    /// `only` if present.
+    pub(super) fn tools_of_subagents(&self, state: &SessionState, only: Option<&[String]>) -> Vec<String> {
         let allowed = self.allowed_tools(state);
         let has = |name: &&str| {
             let is_for_them = self
@@ -102,7 +107,9 @@ impl HarnessAgent {
                 .get(name)
                 .is_some_and(|(spec, _)| !matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)));
             let among = |list: &[String]| list.iter().any(|own| own == name);
-            is_for_them && allowed.as_deref().is_none_or(among) && named.is_none_or(among)
+            // Only the turn itself reaches the client.
+            let is_replaced = named(state.client_tools(), name).is_some();
+            is_for_them && !is_replaced && allowed.as_deref().is_none_or(among) && only.is_none_or(among)
         };
         self.toolkit.names().filter(has).map(str::to_owned).collect()
     }
@@ -176,15 +183,18 @@ impl HarnessAgent {
         Ok(found)
     }
 
-    /// Returns the tools offered to the model: those that the rules do not hide, preselected by the user's
-    /// message, and those of the client. The selection changes within a turn only when the mode changes.
+    /// Returns the tools offered to the model, without those that the rules hide: those of the agent, preselected by the
+    /// user's message, and those of the client. The selection changes within a turn only when the mode changes.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
         let own = self.own_tools_for(state, messages);
         let of_client = state.client_tools();
         if of_client.is_empty() {
             return own;
         }
-        let mut tools: Vec<_> = own.iter().chain(of_client).cloned().collect();
+        let permissions = self.permissions(state);
+        let own = own.iter().filter(|spec| named(of_client, &spec.name).is_none());
+        let of_client = of_client.iter().filter(|spec| !permissions.hides(spec));
+        let mut tools: Vec<_> = own.chain(of_client).cloned().collect();
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         tools.into()
     }
@@ -219,4 +229,8 @@ impl HarnessAgent {
         self.entropy.fill(&mut random);
         I::generate(self.clock.now(), &random)
     }
+}
+
+fn named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
+    tools.iter().find(|spec| spec.name == name)
 }

@@ -2,7 +2,7 @@
 
 use super::DynTool;
 use crate::session::tokens;
-use crate::types::ToolSpec;
+use crate::types::{ToolSpec, WaitKind};
 use sha2::{Digest, Sha256};
 use std::{cell::OnceCell, rc::Rc};
 use thiserror::Error;
@@ -103,9 +103,13 @@ impl Toolkit {
         }
     }
 
-    /// Returns the digest of these specs, of which those of the toolkit's tools are unchanged.
+    /// Returns the digest of these specs: of tools of the toolkit, which are unchanged, and of the client.
     pub(super) fn digest(&self, specs: &[ToolSpec]) -> SpecDigest {
-        let digest = |spec: &ToolSpec| match self.entry(&spec.name) {
+        // A tool that the client runs may replace one of the toolkit.
+        let is_own = |entry: &&Entry, spec: &ToolSpec| {
+            spec.suspends != Some(WaitKind::External) || entry.spec == *spec
+        };
+        let digest = |spec: &ToolSpec| match self.entry(&spec.name).filter(|entry| is_own(entry, spec)) {
             Some(entry) => *entry.digest.get_or_init(|| SpecDigest::of(&entry.spec)),
             None => SpecDigest::of(spec),
         };
@@ -146,5 +150,8 @@ mod tests {
             let specs = toolkit.specs(Some(&allowed));
             assert_eq!(toolkit.digest(&specs), specs.iter().map(SpecDigest::of).collect());
         }
+        let suspends = Some(WaitKind::External);
+        let of_client = [ToolSpec { description: "Other.".into(), suspends, ..Echo.spec() }];
+        assert_eq!(toolkit.digest(&of_client), of_client.iter().map(SpecDigest::of).collect());
     }
 }

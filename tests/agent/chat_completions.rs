@@ -229,6 +229,48 @@ fn a_client_runs_its_own_tools_and_the_turn_continues() {
 }
 
 #[test]
+fn a_tool_of_the_client_replaces_that_of_the_server_for_one_turn() {
+    let script = |request: &ModelRequest| match request.messages.last().map(|last| last.role) {
+        Some(Role::Tool) => says("Done"),
+        _ => answer(vec![call("c1", "write_it", json!({"key": "k", "line": 1}))]),
+    };
+    let (stage, models) = Stage::scripted(script, |builder| builder);
+    let parameters =
+        json!({"type": "object", "properties": {"line": {"type": "integer"}}, "required": ["line"]});
+    let function = json!({"name": "write_it", "description": "Of the editor.", "parameters": parameters});
+    let mut body = chat(json!([user("write")]));
+    body["tools"] = json!([{"type": "function", "function": function}]);
+    let choice = complete(&stage, Some("s"), &body)["choices"][0].clone();
+    assert_eq!(choice["finish_reason"], json!("tool_calls"));
+    let descriptions = |request: &ModelRequest| -> Vec<String> {
+        let named = request.tools.iter().filter(|tool| tool.name == "write_it");
+        named.map(|tool| tool.description.clone()).collect()
+    };
+    assert_eq!(descriptions(&models.requests()[0]), ["Of the editor."]);
+    // The session is evicted while the call waits.
+    stage.crash();
+    let result = json!({"role": "tool", "tool_call_id": "c1", "content": "written by the editor"});
+    let resumed = json!({"model": "default", "messages": [user("write"), choice["message"], result]});
+    assert_eq!(complete(&stage, Some("s"), &resumed)["choices"][0]["message"]["content"], json!("Done"));
+    assert_eq!(shown(&models.requests()[1]).last().unwrap(), "tool: result written by the editor");
+    assert_eq!(stage.runs.borrow().get("k"), None);
+    // A rule about the name is also about the tool of the client.
+    stage.permit(|own: &mut SessionPermissions| {
+        own.tools.insert("write_it".into(), Policy::Deny);
+    });
+    assert_eq!(complete(&stage, Some("s"), &body)["choices"][0]["finish_reason"], json!("stop"));
+    assert_eq!(descriptions(&models.requests()[2]), [""; 0]);
+    assert!(shown(&models.requests()[3]).last().unwrap().contains("forbids write_it"));
+    // Without it, the tool of the server is there again.
+    stage.permit(|own: &mut SessionPermissions| {
+        own.tools.clear();
+    });
+    complete(&stage, Some("s"), &chat(json!([user("write")])));
+    assert_eq!(descriptions(&models.requests()[4]), ["Writes."]);
+    assert_eq!(stage.runs.borrow().get("k"), Some(&1));
+}
+
+#[test]
 fn a_call_that_waits_for_a_person_is_named_in_the_text() {
     let script = |_: &ModelRequest| answer(vec![call("c1", "write_it", json!({"key": "k"}))]);
     let (stage, _) = Stage::scripted(script, |builder| builder);
@@ -287,7 +329,7 @@ fn requests_that_cannot_be_served_are_refused_with_the_parameter() {
         (with("messages", json!([{"role": "user", "content": image}])), "messages.0.content.0"),
         (with("messages", json!([{"role": "robot", "content": "hi"}])), "messages.0.role"),
         (with("model", json!("nobody/none")), "model"),
-        (with("tools", json!([{"type": "function", "function": {"name": "echo"}}])), "tools.0"),
+        (with("tools", json!([{"type": "function", "function": {"name": "ask_user"}}])), "tools.0"),
     ];
     for (body, param) in cases {
         let problem = send(&stage, None, &body).map(drop).expect_err(param);

@@ -117,6 +117,27 @@ fn a_call_of_a_subagent_is_a_request_for_an_approval() {
 }
 
 #[test]
+fn a_completion_waits_for_the_subagent() {
+    let stage = ruled("write_it", Policy::Ask);
+    let complete = |text: &str, tools: Value| {
+        let messages = json!([{"role": "user", "content": text}]);
+        let body = json!({"model": "default", "messages": messages, "tools": tools});
+        let response = send(&stage, "POST /v1/chat/completions", &[("x-session-id", "s")], &body);
+        assert_eq!(status(&response), 200);
+        whole(response)["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    };
+    let waits = complete("delegate:write:a", Value::Null);
+    let calls = format!("write_it (call {}/w)", child(&stage));
+    assert_eq!(waits, format!("[This turn waits for a decision or an answer: {calls}.]"));
+    // The next message ends the turn that waits.
+    assert_eq!(complete("delegate:read:b", Value::Null), "it came to: it came to: read b");
+    // The subagent has neither a tool of the client nor the tool of the server that it replaces.
+    let tools = json!([{"type": "function", "function": {"name": "read_it"}}]);
+    let denied = complete("delegate:read:c", tools);
+    assert!(denied.contains("there is no tool `read_it`"), "{denied}");
+}
+
+#[test]
 fn a_call_of_a_subagent_is_a_form() {
     let stage = ruled("write_it", Policy::Ask);
     let ask = |more: Value| {

@@ -422,7 +422,7 @@ fn requests_that_cannot_be_served_name_the_field() {
         (json!({"input": [{"type": "item_reference", "id": "x"}]}), "/input/0/type"),
         (json!({"input": [{"type": "function_call_output", "output": "x"}]}), "/input/0/call_id"),
         (json!({"input": "hi", "tools": [{"type": "web_search"}]}), "/tools/0/type"),
-        (json!({"input": "hi", "tools": [{"type": "function", "name": "echo"}]}), "/tools/0"),
+        (json!({"input": "hi", "tools": [{"type": "function", "name": "ask_user"}]}), "/tools/0"),
         (json!({"input": "hi", "tool_choice": "required"}), "/tool_choice"),
         (
             json!({"input": "hi", "previous_response_id": "resp_t_0.s", "conversation": "s"}),

@@ -183,8 +183,11 @@ fn client_tools(call: &Call<'_>, declared: Vec<Declared>) -> Result<Vec<ToolSpec
     let mut bytes = 0;
     for (index, declared) in declared.into_iter().enumerate() {
         let name = declared.name.clone();
-        let is_taken = call.host.agent().toolkit().get(&name).is_some();
-        if is_taken || tools.iter().any(|tool| tool.name == name) {
+        if !call.host.agent().accepts_client_tool(&name) {
+            let detail = format!("the agent's tool {name:?} controls the session; choose another name");
+            return Err(fault(index, detail));
+        }
+        if tools.iter().any(|tool| tool.name == name) {
             return Err(fault(index, format!("there already is a tool named {name:?}")));
         }
         let spec = ExternalTool::of_client(declared).map_err(|invalid| fault(index, invalid.0))?;
