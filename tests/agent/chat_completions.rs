@@ -1,6 +1,6 @@
 //! The Chat Completions of OpenAI, with the session's object in memory.
 
-use crate::http::{exchange, request, status, stream, whole};
+use crate::http::{exchange, read, request, status, stream, whole};
 use crate::scripts::says;
 use crate::stage::{Stage, meta, ms};
 use edge_harness::http::{Response, routes};
@@ -8,7 +8,7 @@ use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
     Category, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
-    SessionPermissions,
+    SessionPermissions, Thinking,
 };
 use futures::{FutureExt, StreamExt};
 use pretty_assertions::assert_eq;
@@ -268,6 +268,72 @@ fn a_tool_of_the_client_replaces_that_of_the_server_for_one_turn() {
     complete(&stage, Some("s"), &chat(json!([user("write")])));
     assert_eq!(descriptions(&models.requests()[4]), ["Writes."]);
     assert_eq!(stage.runs.borrow().get("k"), Some(&1));
+}
+
+#[test]
+fn the_options_of_a_request_reach_the_model() {
+    let (stage, models) = Stage::scripted(|_| says("{\"a\": 1}"), |builder| builder);
+    let mut body = chat(json!([user("hi")]));
+    let options = json!({
+        "response_format": {"type": "json_object"}, "max_completion_tokens": 90, "max_tokens": 70,
+        "reasoning_effort": "max", "seed": 7, "temperature": 0.5, "logit_bias": {},
+    });
+    options.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+    let found = complete(&stage, Some("s"), &body);
+    assert_eq!(found["choices"][0]["message"]["content"], json!("{\"a\": 1}"));
+    let request = &models.requests()[0];
+    assert_eq!((request.max_output_tokens, request.thinking), (Some(90), Thinking::High));
+    assert!(request.tail.contains("{\"type\":\"object\"}"), "{}", request.tail);
+    for (effort, thinking) in [("none", Thinking::Off), ("minimal", Thinking::Off), ("low", Thinking::Low)] {
+        body["reasoning_effort"] = effort.into();
+        complete(&stage, Some("s"), &body);
+        assert_eq!(models.requests().pop().unwrap().thinking, thinking);
+    }
+}
+
+#[test]
+fn the_reasoning_of_the_model_is_sent() {
+    let script = |_: &ModelRequest| {
+        let mut events = says("Hello");
+        events.insert(0, Ok(ModelEvent::Reasoning("Be polite.".into())));
+        events
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    let message = &complete(&stage, Some("s"), &chat(json!([user("hi")])))["choices"][0]["message"];
+    assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("Be polite."), &json!("Hello")));
+    let (found, _) = chunks(&stage, Some("s"), &chat(json!([user("hi")])));
+    let deltas = found.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["reasoning_content"].as_str());
+    assert_eq!((deltas.collect::<String>().as_str(), text_of(&found).as_str()), ("Be polite.", "Hello"));
+}
+
+#[test]
+fn a_stream_stays_open_while_nothing_is_written() {
+    let input = json!({"model": "default", "conversation": "s", "input": "/slow 40000 2", "stream": true});
+    let mut body = chat(json!([user("/slow 40000 2")]));
+    body["stream"] = true.into();
+    for (route, body) in [(CHAT, body), ("POST /v1/responses", input)] {
+        let stage = Stage::demo();
+        let asked = request(route, "", &[("x-session-id", "s")], body.to_string());
+        let mut open = stream(exchange(&stage, asked).unwrap());
+        stage.run();
+        read(&mut open);
+        stage.tick(ms(15_000));
+        assert_eq!(read(&mut open), ": ping\n\n", "{route}");
+    }
+}
+
+#[test]
+fn the_mode_of_the_session_applies() {
+    let (stage, models) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let modes =
+        json!([{"id": "brief", "instructions": "Answer in one word.", "available_tools": ["read_it"]}]);
+    let stage = stage.with_modes(serde_json::from_value(modes).unwrap());
+    let mut body = chat(json!([user("hi")]));
+    body["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
+    complete(&stage, Some("s"), &body);
+    let request = &models.requests()[0];
+    assert!(request.system.contains("Answer in one word."), "{}", request.system);
+    assert_eq!(request.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["look", "read_it"]);
 }
 
 #[test]

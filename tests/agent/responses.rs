@@ -1,11 +1,12 @@
 //! The Responses of OpenAI, with the session's object in memory.
 
 use crate::http::{exchange, request, status, stream, whole};
-use crate::scripts::says;
+use crate::scripts::{says, step_of};
 use crate::stage::{Stage, ms};
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::session::hub::ByteReceiver;
+use edge_harness::standard::Config;
 use edge_harness::types::{
     Category, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
 };
@@ -344,6 +345,52 @@ fn an_approval_is_requested_and_given() {
     let given = json!([{"type": "mcp_approval_response", "approval_request_id": request, "approve": true}]);
     let second = create(&stage, json!({"input": given, "previous_response_id": first["id"]}));
     assert_eq!((kinds(&second), texts(&second)), (vec!["function_call_output", "message"], vec!["Done"]));
+}
+
+#[test]
+fn questions_and_plans_are_items_of_their_own() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("q", "ask_user", json!({"question": "Tea?"}))]),
+        1 => answer(vec![call("p0", "plan_enter", json!({}))]),
+        2 => answer(vec![call("p1", "plan_write", json!({"content": "# Tea"}))]),
+        3 => answer(vec![call("p2", "plan_exit", json!({}))]),
+        _ => says("Done"),
+    };
+    let (stage, models) = Stage::scripted(script, |builder| builder);
+    let stage = stage.with_modes(Config::default().agent.modes);
+    let first = create(&stage, json!({"input": "hi"}));
+    assert_eq!(kinds(&first), ["function_call", "edge_harness:question"]);
+    let question = &first["output"][1];
+    assert_eq!((&question["call_id"], &question["payload"]["question"]), (&json!("q"), &json!("Tea?")));
+    let answered = |before: &Value, answer: &str| {
+        let item = before["output"].as_array().unwrap().last().unwrap();
+        let given = json!([{"type": "function_call_output", "call_id": item["call_id"], "output": answer}]);
+        create(&stage, json!({"input": given, "previous_response_id": before["id"]}))
+    };
+    let second = answered(&first, "Yes");
+    let plan = second["output"].as_array().unwrap().last().unwrap();
+    assert_eq!((&plan["type"], &plan["name"]), (&json!("edge_harness:plan"), &json!("plan_exit")));
+    assert!(plan["payload"]["plan"].as_str().unwrap().contains("# Tea"), "{plan}");
+    let third = answered(&second, "approved");
+    assert_eq!((&third["status"], texts(&third)), (&json!("completed"), vec!["Done"]));
+    let results = models.requests().pop().unwrap();
+    let last = format!("{:?}", results.messages.last().unwrap());
+    assert!(last.contains("approved the plan"), "{last}");
+}
+
+#[test]
+fn reasoning_is_an_item() {
+    let script = |_: &ModelRequest| {
+        let parts = vec![Part::Reasoning { text: "Be polite.".into(), provider: None }, Part::text("Hello")];
+        answer(parts)
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    let events = streamed(&stage, json!({"input": "hi", "reasoning": {"effort": "high"}}));
+    let response = &events.last().unwrap()["response"];
+    let items = response["output"].as_array().unwrap();
+    let reasoning = items.iter().find(|item| item["type"] == "reasoning").unwrap();
+    assert_eq!(reasoning["summary"], json!([{"type": "summary_text", "text": "Be polite."}]));
+    assert_eq!(show(&stage, &response["id"])["output"], response["output"]);
 }
 
 #[test]
