@@ -310,6 +310,97 @@ fn body(rng: &mut Rng, pool: &Pool, mark: &str) -> Vec<u8> {
     Value::Object(fields).to_string().into_bytes()
 }
 
+/// Headers and the body of a request.
+type Written = (Vec<(&'static str, String)>, Value);
+
+/// Writes a request to post a message in the protocol of a route, to this session; `None` for any other route. The turn
+/// does not fail because of its text: some protocols respond to a failed turn with a 5xx.
+fn of_protocol(rng: &mut Rng, pool: &Pool, mark: &str, path: &str, session: &str) -> Option<Written> {
+    let text = loop {
+        let text = content(rng, mark);
+        if !text.starts_with("/fail") {
+            break text;
+        }
+    };
+    let message = json!({ "role": "user", "content": text });
+    let rpc = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let (headers, mut body) = match path {
+        "/v1/chat/completions" => {
+            let said = json!({ "role": "assistant", "content": mark });
+            let messages = if rng.bool() { json!([message, said, message]) } else { json!([message]) };
+            let tool = json!({ "type": "function", "function": { "name": "read_file" } });
+            let body =
+                json!({ "model": "default", "messages": messages, "stream": rng.bool(), "tools": [tool] });
+            (vec![("x-session-id", session.to_owned())], body)
+        }
+        "/v1/responses" => {
+            let input = if rng.bool() { json!([message]) } else { text.into() };
+            let body = json!({ "model": "demo/echo", "input": input, "conversation": session, "stream": rng.bool() });
+            (Vec::new(), body)
+        }
+        "/api/chat" => {
+            let parts = json!([{ "type": "text", "text": text }]);
+            (
+                Vec::new(),
+                json!({ "id": session, "messages": [{ "id": "m", "role": "user", "parts": parts }] }),
+            )
+        }
+        "/ag-ui" => (Vec::new(), json!({ "threadId": session, "runId": "r", "messages": [message] })),
+        "/a2a" | "/a2a/{agent}" => {
+            let task = format!("{}.{session}", parameter(rng, pool, "turn"));
+            let message = json!({ "messageId": "m", "role": "ROLE_USER", "contextId": session, "parts": [{ "text": text }] });
+            let (method, params) = match rng.u8(..6) {
+                0 => ("GetTask", json!({ "id": task })),
+                1 => ("ListTasks", json!({ "contextId": session })),
+                2 => ("SendStreamingMessage", json!({ "message": message })),
+                _ => ("SendMessage", json!({ "message": message })),
+            };
+            (vec![("a2a-version", "1.0".to_owned())], rpc(method, params))
+        }
+        "/mcp" => {
+            let version = "2026-07-28";
+            let (method, name, mut params) = match rng.u8(..4) {
+                0 => ("tools/list", "", json!({})),
+                1 => ("tools/call", "search_memory", json!({ "arguments": { "query": "mark hello" } })),
+                _ => (
+                    "tools/call",
+                    "ask_agent",
+                    json!({ "arguments": { "message": text, "session": session } }),
+                ),
+            };
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": version,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            let mut headers =
+                vec![("mcp-protocol-version", version.to_owned()), ("mcp-method", method.to_owned())];
+            headers.push(("accept", "application/json, text/event-stream".to_owned()));
+            if !name.is_empty() {
+                params["name"] = name.into();
+                headers.push(("mcp-name", name.to_owned()));
+            }
+            (headers, rpc(method, params))
+        }
+        _ => return None,
+    };
+    if rng.u8(..6) == 0 {
+        // The session stays, so that it is known of which session a stream was cut.
+        let names =
+            ["messages", "input", "model", "stream", "tools", "tool_choice", "method", "resume", "metadata"];
+        body[names[rng.usize(..names.len())]] = value(rng, mark, 3);
+    }
+    Some((headers, body))
+}
+
+/// What a request was.
+struct Sent {
+    shown: String,
+    /// Whether it posts a message in another protocol.
+    is_of_protocol: bool,
+    /// The session whose stream the response may be, as it is written in paths.
+    session: Option<String>,
+}
+
 /// What a request led to.
 enum Received {
     Response(Response),
@@ -329,8 +420,8 @@ fn session_of(path: &str) -> Option<&str> {
     (!session.contains('/')).then_some(session)
 }
 
-/// Sends one request, and returns it as text.
-fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (String, Received) {
+/// Sends one request.
+fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (Sent, Received) {
     let route = loop {
         let route = &ROUTES[rng.usize(..ROUTES.len())];
         // More messages and fewer deletions, so that there is something to read.
@@ -358,13 +449,31 @@ fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (String, Received) {
     if rng.u8(..8) == 0 {
         client = client.with_header("last-event-id", &format!("{}.{}", rng.u8(..20), rng.u8(..50)));
     }
+    // A session of its own, or one that other users may have created.
+    let named = match rng.bool() {
+        true => format!("own-{}-{}", caller.mark, rng.u8(..3)),
+        false => format!("chat-{}", rng.u8(..12)),
+    };
+    let written = match (route.method.as_str(), rng.u8(..20)) {
+        ("POST", 1..) => of_protocol(rng, pool, &caller.mark, route.path, &named),
+        _ => None,
+    };
+    let is_of_protocol = written.is_some();
     let body = if matches!(route.method.as_str(), "GET" | "DELETE") {
         Vec::new()
     } else {
         if rng.u8(..20) > 0 {
             client = client.with_header("content-type", "application/json");
         }
-        body(rng, pool, &caller.mark)
+        match written {
+            Some((headers, body)) => {
+                for (name, value) in headers {
+                    client = client.with_header(name, &value);
+                }
+                body.to_string().into_bytes()
+            }
+            None => body(rng, pool, &caller.mark),
+        }
     };
     let start: String = String::from_utf8_lossy(&body).chars().take(500).collect();
     let shown = format!("{} {path} by {}: {start}", route.method, caller.mark);
@@ -372,7 +481,10 @@ fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (String, Received) {
     let patience = if route.path.ends_with("/events") { STREAMED } else { PATIENCE };
     let received = match client.try_send(route.method.as_str(), &path, &body, patience) {
         Ok(response) => Received::Response(response),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof && route.path.ends_with("/stream") => {
+        Err(error)
+            if error.kind() == ErrorKind::UnexpectedEof
+                && (is_of_protocol || route.path.ends_with("/stream")) =>
+        {
             Received::Cut
         }
         Err(error) => {
@@ -380,7 +492,11 @@ fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (String, Received) {
             Received::Refused
         }
     };
-    (shown, received)
+    let session = match is_of_protocol {
+        true => Some(utf8_percent_encode(&named, NON_ALPHANUMERIC).to_string()),
+        false => session_of(&path).map(str::to_owned),
+    };
+    (Sent { shown, is_of_protocol, session }, received)
 }
 
 fn check(caller: &Caller, shown: &str, response: &Response) {
@@ -418,18 +534,20 @@ fn requests_at_random_neither_fail_nor_show_what_belongs_to_others() {
     let callers = callers(&server);
     let pool = Pool::default();
     let statuses: Mutex<BTreeMap<u16, usize>> = Mutex::default();
+    // Messages in other protocols, and how many of them were accepted.
+    let of_protocols: Mutex<(usize, usize)> = Mutex::default();
     // Sessions whose streams were cut, and sessions that were erased.
     let (cut, erased): (Mutex<BTreeSet<_>>, Mutex<BTreeSet<_>>) = Default::default();
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let (callers, pool, statuses, cut, erased) = (&callers, &pool, &statuses, &cut, &erased);
+            let of_protocols = &of_protocols;
             scope.spawn(move || {
                 let mut rng = Rng::with_seed(seed + thread as u64);
                 for _ in 0..requests / THREADS {
                     let caller = &callers[rng.usize(..callers.len())];
-                    let (shown, received) = request(&mut rng, pool, caller);
-                    let (method, path) = shown.split_once(' ').unwrap();
-                    let session = session_of(path).map(|session| (caller.tenant, session.to_owned()));
+                    let (Sent { shown, is_of_protocol, session }, received) = request(&mut rng, pool, caller);
+                    let session = session.map(|session| (caller.tenant, session));
                     let response = match received {
                         Received::Response(response) => response,
                         Received::Refused => continue,
@@ -439,7 +557,12 @@ fn requests_at_random_neither_fail_nor_show_what_belongs_to_others() {
                         }
                     };
                     check(caller, &shown, &response);
-                    if method == "DELETE" && response.status < 300 {
+                    if is_of_protocol {
+                        let mut counts = of_protocols.lock().unwrap();
+                        counts.0 += 1;
+                        let is_error = response.text().starts_with("{\"error\":");
+                        counts.1 += usize::from(response.status < 300 && !is_error);
+                    } else if shown.starts_with("DELETE ") && response.status < 300 {
                         erased.lock().unwrap().extend(session);
                     }
                     *statuses.lock().unwrap().entry(response.status).or_default() += 1;
@@ -456,6 +579,9 @@ fn requests_at_random_neither_fail_nor_show_what_belongs_to_others() {
     );
     let succeeded: usize = statuses.range(..300).map(|(_, count)| count).sum();
     assert!(succeeded * 5 > requests, "too few requests reach the data: {statuses:?}");
+    let (sent, accepted) = of_protocols.into_inner().unwrap();
+    println!("{accepted} of {sent} messages in other protocols were accepted");
+    assert!(accepted * 4 > sent, "too few messages in other protocols are valid");
     let (cut, erased) = (cut.into_inner().unwrap(), erased.into_inner().unwrap());
     println!("{} sessions were erased, and streams of {} cut", erased.len(), cut.len());
     assert!(cut.is_subset(&erased), "streams of sessions that were not erased are cut: {cut:?}");
