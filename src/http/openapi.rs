@@ -15,6 +15,7 @@ use self::operation::{Content, JSON, Operation, Success, id, user};
 use self::schemas::{Components, Schemas};
 use super::route::{Handler, Route};
 use super::routes::ROUTES;
+use crate::types::Scope;
 use http::Method;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -146,7 +147,12 @@ fn security_schemes() -> Value {
 /// Returns the credentials that a route accepts.
 fn security(route: &Route) -> Value {
     match &route.handler {
-        Handler::Public(_) | Handler::Socket(_) => json!([]),
+        Handler::Public(_) => json!([]),
+        Handler::Socket(format) => match format.reads_credentials() {
+            // The handshake may have none.
+            true => json!([{ "key": [Scope::Chat.name()] }, {}]),
+            false => json!([{ "key": [Scope::Chat.name()] }]),
+        },
         Handler::Operator(_) => json!([{ "operator": [] }]),
         Handler::Tenant(scope, _)
         | Handler::Session(scope, _)

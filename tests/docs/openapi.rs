@@ -144,3 +144,10 @@ fn events_and_views_of_a_session_match_the_schemas() {
     wrong["type"] = "turn.queued".into();
     assert!(!event.is_valid(&wrong), "the type decides about the fields");
 }
+
+#[test]
+fn the_requests_of_sockets_need_a_key() {
+    let security = |path: &str| document()["paths"][path]["get"]["security"].clone();
+    assert_eq!(security("/v1/responses"), json!([{"key": ["chat"]}]));
+    assert_eq!(security("/api/chat"), json!([{"key": ["chat"]}, {}]), "a frame may have the key");
+}

@@ -132,7 +132,7 @@ export interface paths {
         };
         /**
          * Opens a WebSocket of the AI SDK.
-         * @description Each of its requests has credentials: its own, or those of the handshake.
+         * @description Each request needs credentials: in its frame, or else those of the handshake.
          */
         get: operations["openChatSocket"];
         put?: never;
@@ -586,7 +586,7 @@ export interface paths {
         };
         /**
          * Opens a WebSocket of OpenAI's Responses.
-         * @description Each of its requests has credentials: its own, or those of the handshake.
+         * @description Each request has the credentials of the handshake.
          */
         get: operations["openResponsesSocket"];
         put?: never;

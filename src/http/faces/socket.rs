@@ -44,6 +44,11 @@ pub trait SocketFormat: Sync {
         None
     }
 
+    /// Returns whether a frame may have the credentials of its request. Otherwise all requests have those of the handshake.
+    fn reads_credentials(&self) -> bool {
+        false
+    }
+
     /// The frame before the events of a response.
     fn begin(&self, id: &str) -> Option<String>;
 

@@ -31,7 +31,8 @@ pub(super) fn operations() -> Vec<Operation> {
         "messages": [{ "id": "m1", "role": "user", "content": "Hello" }],
     });
     all.extend([
-        socket("/api/chat", "openChatSocket", "Opens a WebSocket of the AI SDK."),
+        socket("/api/chat", "openChatSocket", "Opens a WebSocket of the AI SDK.")
+            .text("Each request needs credentials: in its frame, or else those of the handshake."),
         Operation::post("/api/chat", "postChat", "The UI message stream of Vercel's AI SDK.")
             .body::<Foreign>(json!({ "id": "chat-1", "messages": messages }))
             .streams("The chunks of the message.")
@@ -123,7 +124,8 @@ fn openai() -> Vec<Operation> {
         .returns::<Foreign>(200, "The completion, or its chunks with `stream`.")
         .or_stream()
         .fails(POSTS),
-        socket("/v1/responses", "openResponsesSocket", "Opens a WebSocket of OpenAI's Responses."),
+        socket("/v1/responses", "openResponsesSocket", "Opens a WebSocket of OpenAI's Responses.")
+            .text("Each request has the credentials of the handshake."),
         Operation::post("/v1/responses", "createResponse", "Runs a turn with OpenAI's Responses.")
             .body::<Foreign>(json!({ "model": "default", "input": "Hello" }))
             .returns::<Foreign>(200, "The response, or its events with `stream`.")
@@ -159,7 +161,6 @@ fn openai() -> Vec<Operation> {
 
 fn socket(path: &'static str, id: &'static str, text: &'static str) -> Operation {
     Operation::get(path, id, text)
-        .text("Each of its requests has credentials: its own, or those of the handshake.")
         .header("Upgrade", "`websocket`.")
         .returns_nothing(101, "The WebSocket is open.")
 }

@@ -41,6 +41,10 @@ struct Headers {
 }
 
 impl SocketFormat for ChatSocket {
+    fn reads_credentials(&self) -> bool {
+        true
+    }
+
     fn read(&self, frame: &str) -> Result<Incoming, Problem> {
         let frame = serde_json::from_str(frame).map_err(|error| {
             Problem::new(ErrorCode::MalformedJson, format!("not a frame of the AI SDK's transport: {error}"))
