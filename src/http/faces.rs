@@ -2,7 +2,7 @@
 //! of the turn as frames of its protocol. It stores nothing and runs nothing itself.
 //!
 //! To add one, write a file with a `Face`, a handler and a
-//! [`Projection`](crate::session::hub::Projection), and add a line for each of its routes to the route table.
+//! [`Projection`](crate::session::hub::Projection); docs/extending.md names the other places.
 
 pub mod a2a;
 pub mod ag_ui;
