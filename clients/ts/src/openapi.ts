@@ -239,7 +239,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns 200 if the settings of the deployment are valid. */
+        /** Returns 200 if the settings are valid, and the databases and the object store can be read. */
         get: operations["getReadiness"];
         put?: never;
         post?: never;
@@ -1677,7 +1677,7 @@ export interface components {
             id: string;
             /** @description Number of calls that wait. */
             pending: number;
-            /** @description `waiting` or `idle`: a running session is listed as `idle`. */
+            /** @description The status. A session is listed as `running` when its turn has been running for ten seconds. */
             status: components["schemas"]["SessionStatus"];
             /** @description The title. */
             title: string | null;
@@ -2443,6 +2443,15 @@ export interface components {
             position: number;
             /** @description The turn that the message will start. */
             turn: string;
+        };
+        /** @description The server can serve requests. */
+        Ready: {
+            /** @description The version of the stored shapes that it writes. */
+            schema: number;
+            /** @enum {string} */
+            status: "ok";
+            /** @description The version of the server. */
+            version: string;
         };
         /** @description More reasoning. */
         ReasoningDeltaEvent: {
@@ -3583,6 +3592,8 @@ export interface components {
             /** @description The field by which rows are grouped. */
             group: string;
             next_cursor: string | null;
+            /** @description What is stored now. */
+            storage: components["schemas"]["StorageUse"];
             /** @description The last day. */
             to: string;
             total: components["schemas"]["UsageSums"];
@@ -4674,16 +4685,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They are valid. */
+            /** @description The server can serve requests. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Health"];
+                    "application/json": components["schemas"]["Ready"];
                 };
             };
             501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
         };
     };
     listTenants: {
@@ -5168,6 +5180,8 @@ export interface operations {
                 to?: string;
                 /** @description The field by which rows are grouped. */
                 group?: "day" | "agent" | "model" | "user";
+                /** @description The only user. A token has its own. */
+                user?: string;
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */
@@ -7620,6 +7634,8 @@ export interface operations {
                 to?: string;
                 /** @description The field by which rows are grouped. */
                 group?: "day" | "agent" | "model" | "user";
+                /** @description The only user. A token has its own. */
+                user?: string;
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */
