@@ -55,7 +55,7 @@ until curl -fs -m 2 -o /dev/null "$url/healthz"; do
 done
 
 # A malformed setting does not keep the server from starting, so it would show only in the first response.
-ready="$(curl -s -m 10 "$url/readyz")"
+ready="$(curl -s -m 10 "$url/readyz" || true)"
 case "$ready" in
     *'"detail"'*) echo "==> warning: the server is not ready: $ready" >&2 ;;
 esac

@@ -41,7 +41,7 @@ mod oauth;
 // Only a test runs it, and compiling it for the Worker takes minutes.
 #[cfg(not(target_family = "wasm"))]
 pub mod openapi;
-mod over_limit;
+pub mod over_limit;
 pub mod owner;
 mod page;
 mod patch;

@@ -46,7 +46,7 @@ pub struct RuntimeContext {
     /// Runs tasks that outlive the turn.
     pub spawner: Rc<dyn Spawner>,
     /// The session's artifacts.
-    pub artifacts: Rc<Artifacts>,
+    pub(crate) artifacts: Rc<Artifacts>,
     /// The agent's modes.
     pub modes: Rc<Modes>,
     /// The rules for the session's state.

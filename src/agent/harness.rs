@@ -50,9 +50,10 @@ impl HarnessAgent {
     }
 
     /// Returns whether a client may bring a tool with this name. It may replace a tool of the agent, for example by the
-    /// `read_file` of an editor, but no tool that controls the session, such as `ask_user`.
+    /// `read_file` of an editor, but no tool that controls the session, such as `ask_user`, and no external tool: whoever
+    /// runs that relies on the rules for its category.
     pub fn accepts_client_tool(&self, name: &str) -> bool {
-        self.toolkit.spec(name).is_none_or(|spec| !spec.control)
+        self.toolkit.spec(name).is_none_or(|spec| !spec.control && spec.suspends.is_none())
     }
 
     /// Finds a tool among those of the client, which replace tools of the same name, or else among those of the agent.
@@ -112,6 +113,18 @@ impl HarnessAgent {
             is_for_them && !is_replaced && allowed.as_deref().is_none_or(among) && only.is_none_or(among)
         };
         self.toolkit.names().filter(has).map(str::to_owned).collect()
+    }
+
+    /// Returns the tools of a fork of the session for a subagent; `None` for all. It has no tools that the client replaces.
+    pub(super) fn tools_of_fork(&self, state: &SessionState) -> Option<Vec<String>> {
+        let of_client = state.client_tools();
+        let asked = state.activity.turn.as_ref().and_then(|turn| turn.options.tools.clone());
+        if !self.toolkit.names().any(|name| named(of_client, name).is_some()) {
+            return asked;
+        }
+        let mut tools = asked.unwrap_or_else(|| self.toolkit.names().map(str::to_owned).collect());
+        tools.retain(|name| named(of_client, name).is_none());
+        Some(tools)
     }
 
     /// Returns the stable start of the prompt: the agent's instructions, followed by those of the caller, the mode or

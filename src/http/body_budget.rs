@@ -36,23 +36,27 @@ pub struct BodyPermit {
 }
 
 impl BodyPermit {
-    /// Reserves memory for more bytes of the body. A body that arrives slowly takes no room before it has arrived.
+    /// Reserves memory for `bytes` bytes in total. A body that arrives slowly takes no room before it has arrived.
     ///
     /// # Errors
     /// `unavailable` if the other bodies leave no room.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
-        let used = self.budget.load(Ordering::Relaxed);
-        if used.saturating_add(bytes) > MAX_BODIES {
+        let (used, more) = (self.budget.load(Ordering::Relaxed), bytes.saturating_sub(self.bytes));
+        if used.saturating_add(more) > MAX_BODIES {
             let detail = "the server is reading too many large bodies; try again";
             return Err(Problem::unavailable(detail, format!("{used} bytes of bodies are held")));
         }
-        self.budget.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
+        self.budget.fetch_add(more, Ordering::Relaxed);
+        self.bytes += more;
         Ok(())
     }
 
-    /// Returns the body, which holds the permit until it is dropped.
-    pub fn hold(self, body: Vec<u8>) -> Bytes {
+    /// Returns the body, which holds the permit for its length until it is dropped.
+    pub fn hold(mut self, mut body: Vec<u8>) -> Bytes {
+        body.shrink_to_fit();
+        let unused = self.bytes.saturating_sub(body.len());
+        self.budget.fetch_sub(unused, Ordering::Relaxed);
+        self.bytes -= unused;
         Bytes::from_owner(Held(body, self))
     }
 }
@@ -86,13 +90,14 @@ mod tests {
         assert!(budget.reserve(10).is_ok());
         let refused = budget.reserve(11).map(drop).expect_err("no room");
         assert_eq!((refused.code, refused.retry_after_s), (ErrorCode::Unavailable, Some(2)));
-        assert!(arriving.grow(11).is_err());
+        assert!(arriving.grow(MAX_BODY + 1).is_err());
         permits.pop();
-        assert!(arriving.grow(11).is_ok() && budget.reserve(MAX_BODY).is_err());
+        assert!(arriving.grow(MAX_BODY + 1).is_ok() && budget.reserve(MAX_BODY).is_err());
         drop(arriving);
         assert!(budget.reserve(MAX_BODY).is_ok());
         drop(permits);
-        let body = budget.reserve(3).expect("room").hold(b"abc".to_vec());
+        let body = budget.reserve(MAX_BODY).expect("room").hold(b"abc".to_vec());
+        assert_eq!(budget.0.load(Ordering::Relaxed), 3);
         let part = body.slice(1..);
         drop(body);
         assert_eq!((part.as_ref(), budget.0.load(Ordering::Relaxed)), (&b"bc"[..], 3));

@@ -209,13 +209,18 @@ async fn admitted(
         return Ok(None);
     }
     let (quota, now) = (gateway.quota(caller), gateway.clock.now());
-    if let Some(reached) = gateway.refusals.find(&caller.tenant, quota, now) {
-        return Err(over_limit::refuse(gateway, &caller.tenant, reached, reached.resets_at).await);
-    }
-    let Some(limit) = quota.concurrent_turns else { return Ok(None) };
-    match gateway.messages.add(&caller.tenant, session, limit, now) {
-        Ok(added) => Ok(Some(added)),
-        Err(reached) => Err(over_limit::refuse(gateway, &caller.tenant, reached, reached.resets_at).await),
+    let admitted = match (gateway.refusals.find(&caller.tenant, quota, now), quota.concurrent_turns) {
+        (Some(reached), _) => Err(reached),
+        (None, Some(limit)) => gateway.messages.add(&caller.tenant, session, limit, now).map(Some),
+        (None, None) => Ok(None),
+    };
+    match admitted {
+        Ok(message) => Ok(message),
+        Err(reached) => {
+            // The response may be held for seconds.
+            request.body().release();
+            Err(over_limit::refuse(gateway, &caller.tenant, reached, reached.resets_at).await)
+        }
     }
 }
 

@@ -10,10 +10,15 @@ pub(super) async fn refuse(
     reached: Reached,
     retry_at: Timestamp,
 ) -> Problem {
+    hold(gateway, tenant).await;
+    let now = gateway.clock.now();
+    Problem::over_limit(reached, now).retry_at(retry_at, now)
+}
+
+/// Waits until the next refusal of a tenant may be sent.
+pub async fn hold(gateway: &Gateway, tenant: &TenantId) {
     let delay = gateway.refusal_pace.delay(tenant, gateway.clock.now());
     if !delay.is_zero() {
         gateway.clock.sleep(delay).await;
     }
-    let now = gateway.clock.now();
-    Problem::over_limit(reached, now).retry_at(retry_at, now)
 }

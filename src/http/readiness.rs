@@ -4,7 +4,7 @@ use super::expiring::Expiring;
 use crate::types::{Problem, Timestamp};
 use std::time::Duration;
 
-/// How long a result is used again, because the route needs no credential.
+/// How long a result is used before the next check. The route needs no credential, so checks must be rare.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The result of the last check.

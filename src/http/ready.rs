@@ -2,9 +2,14 @@
 
 use super::gateway::{Gateway, GatewayCall};
 use super::response::{self, Response};
+use crate::ports::within;
 use crate::types::{ErrorCode, Problem, session::SCHEMA};
 use http::StatusCode;
 use serde_json::json;
+use std::time::Duration;
+
+/// How long a check may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `GET /readyz`. A malformed setting is named without its value, because this route is public.
 pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
@@ -28,6 +33,13 @@ pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 }
 
 async fn check(gateway: &Gateway) -> Result<(), Problem> {
+    let checked = within(&*gateway.clock, TIMEOUT, check_stores(gateway)).await;
+    checked.unwrap_or_else(|unfinished| {
+        Err(Problem::unavailable("a database or the object store does not respond", unfinished.to_string()))
+    })
+}
+
+async fn check_stores(gateway: &Gateway) -> Result<(), Problem> {
     let databases = gateway.directory.check().await;
     databases.map_err(|error| {
         let detail = "a database cannot be read, or lacks the newest migration; see the log";

@@ -76,6 +76,7 @@ impl TurnMachine<'_> {
             subagents: 0,
             steps_of_subagents: 0,
             tool_calls_of_subagents: 0,
+            tool_calls_of_step: 0,
             usage: Usage::default(),
             cost_usd: None,
             options,
@@ -199,7 +200,7 @@ impl TurnMachine<'_> {
     pub fn charge_subagent(&mut self, ended: &ChildStatus) -> EventKind {
         let ChildStatus { usage, cost_usd, steps, tool_calls, .. } = *ended;
         self.0.steps_of_subagents = self.0.steps_of_subagents.saturating_add(steps);
-        self.0.tool_calls_of_subagents = self.0.tool_calls_of_subagents.saturating_add(tool_calls);
+        self.0.tool_calls_of_step = self.0.tool_calls_of_step.saturating_add(tool_calls);
         let step = Usage { window: None, ..usage };
         self.0.usage += step;
         if let Some(cost) = cost_usd {
@@ -264,6 +265,8 @@ impl TurnMachine<'_> {
         let TurnPhase::Tools { calls } = &self.0.phase else { return };
         if calls.iter().all(|call| call.status == CallStatus::Done) {
             let over_budget = !Self::within_budget(self.0, 0);
+            let of_step = std::mem::take(&mut self.0.tool_calls_of_step);
+            self.0.tool_calls_of_subagents = self.0.tool_calls_of_subagents.saturating_add(of_step);
             self.0.attempts = 0;
             self.0.phase = match (over_budget, reflect) {
                 (true, _) => TurnPhase::Summary { reason: StopReason::MaxToolCalls },

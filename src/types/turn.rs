@@ -181,6 +181,10 @@ pub struct TurnState {
     /// Number of tool calls of subagents that have ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tool_calls_of_subagents: u32,
+    /// Number of tool calls of subagents that the current step has started. They count from the next step on, so that they
+    /// change no decision on the calls of this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tool_calls_of_step: u32,
     /// Tokens consumed so far.
     pub usage: Usage,
     /// Cost in US dollars so far; absent if the model has no price.

@@ -351,6 +351,8 @@ fn commands_of_a_websocket_count_as_requests() {
     assert_eq!([send(), send()].map(|response| response["type"].clone()), ["accepted", "accepted"]);
     let refused = send();
     assert_eq!(refused["problem"]["limit"], "requests_per_min", "{refused}");
+    let calls = stage.ledger.calls.get();
+    assert_eq!((send()["type"].clone(), stage.ledger.calls.get()), (json!("error"), calls), "remembered");
     stage.clock.advance(ms(60_000));
     assert_eq!(send()["type"], "accepted");
 }

@@ -370,6 +370,24 @@ fn a_turn_runs_few_subagents_at_a_time() {
 }
 
 #[test]
+fn calls_of_a_subagent_count_from_the_next_step_on() {
+    let stage = stage();
+    let body = json!({"content": "delegate:read:x", "budget": {"max_tool_calls": 1}});
+    let mut post = request("POST /v1/sessions/s/messages", "", &body);
+    set_header(&mut post, "prefer", "respond-async");
+    ask(stage.host(), post, "s").unwrap();
+    stage.settle();
+    stage.check();
+    // The child has used up what was left, but its own call stays what it was.
+    assert_eq!(outcome(&stage, "d")["outcome"], "result", "{}", outcome(&stage, "d"));
+    let turn = |stage: &Stage| {
+        let records = stage.records();
+        records.into_iter().rev().find(|record| record["type"] == "turn.completed").unwrap()
+    };
+    assert_eq!((&turn(&stage)["stop_reason"], &turn(&stage)["steps"]), (&json!("end"), &json!(2)));
+}
+
+#[test]
 fn a_turn_starts_a_limited_number_of_subagents() {
     let stage = stage();
     stage.post("t1", "many:35");

@@ -245,6 +245,38 @@ fn a_failed_directory_update_is_retried() {
 }
 
 #[test]
+fn a_long_turn_is_listed_as_running_until_it_ends() {
+    let running = |stage: &Stage| {
+        let listed = block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap();
+        listed[0].running
+    };
+    let after = |span: u64| {
+        let stage = Stage::demo();
+        stage.post("t1", "/slow 1000 30");
+        stage.live(ms(span));
+        stage
+    };
+    let stage = after(12_000);
+    assert_eq!((running(&after(9_000)), running(&stage)), (false, true));
+    stage.crash();
+    stage.wake();
+    stage.live(ms(60_000));
+    assert!(!running(&stage));
+    // The writing of the entry is not confirmed, so the end of the turn must replace it.
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 1000 30");
+    stage.run();
+    stage.directory.down.set(true);
+    stage.live(ms(12_000));
+    let background = stage.session().state().background.clone();
+    assert_eq!((background.listed_running, background.listed_at), (true, Timestamp(0)));
+    stage.directory.down.set(false);
+    stage.settle();
+    stage.live(ms(60_000));
+    assert!(!running(&stage));
+}
+
+#[test]
 fn a_wake_up_is_repeated_until_no_work_is_left() {
     let stage = Stage::demo();
     stage.post("t1", "hello");

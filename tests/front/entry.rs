@@ -2,7 +2,9 @@
 
 use crate::stage::{ADMIN, DEV, NOW, Request, Stage, config, delete, get, ids, post, request};
 use edge_harness::http::{GatewayConfig, MalformedSetting, RequestExt};
+use edge_harness::ports::{Directory, directory::SessionEntry};
 use edge_harness::types::{Scope, session::SCHEMA};
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -52,6 +54,19 @@ fn a_deployment_without_its_databases_or_its_object_store_is_not_ready() {
     stage.blobs.down.set(true);
     stage.clock.advance(Duration::from_secs(10));
     assert_eq!(ready(), 503);
+}
+
+#[test]
+fn the_list_shows_what_sessions_do() {
+    let stage = Stage::new();
+    stage.session("dev", "idle", "u", 2);
+    stage.session("dev", "busy", "u", 1);
+    let mut entry = block_on(stage.directory.sessions(&"dev".into(), None, None, None, 1, false)).unwrap();
+    let entry = SessionEntry { running: true, ..entry.remove(0) };
+    block_on(stage.directory.put_session(&entry)).unwrap();
+    let listed = stage.answer(get("/v1/sessions").bearer(DEV)).body;
+    let statuses = [0, 1].map(|index| listed["data"][index]["status"].clone());
+    assert_eq!(statuses, ["running", "idle"]);
 }
 
 #[test]

@@ -158,7 +158,8 @@ impl SessionHost {
         status.usage = end.usage;
         status.cost_usd = end.cost_usd;
         status.steps = end.steps;
-        status.tool_calls = end.outcomes.values().sum();
+        // Calls over the budget were denied.
+        status.tool_calls = end.outcomes.values().sum::<u32>().min(state.meta.budget.max_tool_calls);
         Ok(Some(status))
     }
 }

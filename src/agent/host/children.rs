@@ -282,7 +282,7 @@ impl SessionHost {
         // A fork keeps the tools of the original, so that both prompts share a cached prefix. Its calls of
         // tools that subagents may not use are denied.
         let tools = match forked {
-            true => turn.options.tools.clone(),
+            true => self.agent.tools_of_fork(&state),
             false => Some(self.agent.tools_of_subagents(&state, kind.tools.as_deref())),
         };
         // At least one, so that it can answer.
@@ -294,7 +294,10 @@ impl SessionHost {
         let budget = Budget {
             max_steps: share(turn.budget.max_steps, turn.used_steps())
                 .min(kind.max_steps.unwrap_or(u32::MAX)),
-            max_tool_calls: share(turn.budget.max_tool_calls, turn.used_tool_calls()),
+            max_tool_calls: share(
+                turn.budget.max_tool_calls,
+                turn.used_tool_calls() + turn.tool_calls_of_step,
+            ),
             max_tokens: turn
                 .budget
                 .max_tokens

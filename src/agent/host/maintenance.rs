@@ -20,6 +20,10 @@ impl SessionHost {
     /// Writes the session's entry in the list of sessions.
     pub(super) async fn update_list_entry(&self, session: &Session) -> Result<(), Problem> {
         let entry = list_entry(session, self.now())?;
+        if entry.running && !session.state().background.listed_running {
+            // Before the write, whose response may be lost: the end of the turn must replace what it has written.
+            session.commit(self.now(), |draft| draft.set_listed(Timestamp(0), true))?;
+        }
         let written = self.ports.directory.put_session(&entry).await;
         if !self.serves(session) {
             // The session was erased or reopened during the write.

@@ -89,6 +89,7 @@ fn with_own_names(problem: Problem) -> Problem {
         problem,
         &[
             ("/client_tools", "/tools"),
+            ("/max_output_tokens", "/max_completion_tokens"),
             ("/output_schema", "/response_format/json_schema/schema"),
             ("/instructions", "/messages"),
             ("/agent", "/model"),

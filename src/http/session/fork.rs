@@ -58,7 +58,7 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
     let view = match call.host.export(session, until, &id, snapshot).await? {
         Imported::Session(view) => view,
         Imported::Taken => {
-            let detail = "a session of another user has the id of the fork; use another Idempotency-Key";
+            let detail = "another session has the id of the fork; use another Idempotency-Key";
             return Err(Problem::new(ErrorCode::AlreadyExists, detail));
         }
         Imported::Missing | Imported::Canceled => return Err(Problem::internal("the fork was not created")),

@@ -93,12 +93,12 @@ pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result
                 if whole.len() + chunk.len() > MAX_BODY {
                     return Err(request::too_large());
                 }
-                if let Err(refused) = permit.grow(chunk.len()) {
+                whole.extend_from_slice(&chunk);
+                if let Err(refused) = permit.grow(whole.capacity()) {
                     drop((whole, permit));
                     skip(stream).await;
                     return Err(refused);
                 }
-                whole.extend_from_slice(&chunk);
             }
             Ok(permit.hold(whole))
         }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::http::{
     Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace, Refusals,
-    Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, request, routes,
+    Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, over_limit, request, routes,
     storage_limits,
 };
 use crate::ports::Log;
@@ -110,6 +110,7 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
     forward.request.body().release();
     let value = json::ascii(&head)?;
     let sent = raw_forward(objects.as_ref(), &object, request, &target, FORWARD, &value, &body)?;
+    drop(body);
     let response: Response = JsFuture::from(sent).await?.unchecked_into();
     drop(forward.message);
     if let Some(claim) = forward.claim {
@@ -120,6 +121,7 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
     let (gateway, caller) = (gateway(env)?, &head.principal);
     let (quota, now) = (gateway.quota(caller), gateway.clock.now());
     gateway.refusals.add(&caller.tenant, quota, serde_json::from_str(&reached)?, now);
+    over_limit::hold(&gateway, &caller.tenant).await;
     Ok(raw_without(&response, REACHED)?)
 }
 

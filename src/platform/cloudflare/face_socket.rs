@@ -108,7 +108,8 @@ impl Shared {
         let key = if asked.id.is_empty() { number.to_string() } else { asked.id.clone() };
         let (own, of) = (Rc::clone(self), key.clone());
         let (work, handle) = abortable(async move {
-            if let Err(error) = own.respond(&asked).await {
+            let mut asked = asked;
+            if let Err(error) = own.respond(&mut asked).await {
                 ConsoleLog.error(&json!({"event": "request.failed", "cause": error.to_string()}));
                 own.refuse(Some(&asked.id), &Problem::internal(error.to_string()));
             }
@@ -120,9 +121,12 @@ impl Shared {
         spawn_local(async move { work.await.unwrap_or_default() });
     }
 
-    async fn respond(&self, asked: &SocketRequest) -> Result<()> {
+    async fn respond(&self, asked: &mut SocketRequest) -> Result<()> {
         let abort = Abort(AbortController::new()?);
-        let response = (self.respond)(self.request(asked, &abort.0.signal())?, self.env.clone()).await?;
+        let request = self.request(asked, &abort.0.signal())?;
+        // The response may take as long as a turn.
+        asked.body = String::new();
+        let response = (self.respond)(request, self.env.clone()).await?;
         let status = response.status();
         if status == 204 {
             self.format.nothing(&asked.id).iter().for_each(|frame| self.send(frame));

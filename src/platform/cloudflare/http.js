@@ -37,11 +37,17 @@ export function without(response, name) {
   return copy;
 }
 
+/** Largest body that is passed on as it is, in bytes. */
+const SMALL_BODY = 16 * 1024;
+
 /**
  * Passes a request on to an object, with `value` in the header `name` and without credentials. The copy keeps the abort
  * signal, and the URL and the body unless others are given. `target` is a path with a query.
  */
 export function forward(namespace, object, request, target, name, value, body) {
+  // The runtime keeps bytes until the response begins, in case of a redirect, which is as long as a turn may take. It does
+  // not keep a stream.
+  const passed = body !== undefined && body.byteLength > SMALL_BODY ? new Response(body).body : body;
   const all = new Headers(request.headers);
   all.set(name, value);
   all.delete("authorization");
@@ -51,6 +57,6 @@ export function forward(namespace, object, request, target, name, value, body) {
     const { method, signal } = request;
     from = new Request(new URL(target, request.url), body === undefined ? request : { method, signal });
   }
-  const copy = new Request(from, body === undefined ? { headers: all } : { headers: all, body });
+  const copy = new Request(from, body === undefined ? { headers: all } : { headers: all, body: passed });
   return namespace.getByName(object).fetch(copy);
 }

@@ -254,6 +254,7 @@ impl World {
             subagents: 0,
             steps_of_subagents: 0,
             tool_calls_of_subagents: 0,
+            tool_calls_of_step: 0,
             usage: Default::default(),
             cost_usd: None,
             options: TurnOptions::default(),
