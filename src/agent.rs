@@ -12,6 +12,7 @@ mod driver;
 mod ending;
 mod executor;
 pub mod external_tool;
+mod fallback;
 pub mod finalizer;
 pub mod follow_up;
 pub mod harness;

@@ -203,6 +203,10 @@ impl HarnessBuilder {
                 return Err(ModeError { mode: mode.id.clone(), why: error.message }.into());
             }
         }
+        let mut fallbacks = self.settings.fallback_models.iter();
+        if let Some(error) = fallbacks.find_map(|model| models.offered(model).err()) {
+            return Err(BuildError::Variable { name: "FALLBACK_MODELS", why: error.message });
+        }
         for kind in self.settings.subagents.iter().flatten() {
             let unknown = kind.tools.iter().flatten().find(|name| toolkit.get(name).is_none());
             let tool = unknown.map(|name| format!("the tool {name:?}, which does not exist"));

@@ -126,7 +126,8 @@ pub(super) fn prepare(
 ) -> Result<PreparedRequest, PrepareError> {
     let state = cx.session.state();
     let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
-    let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
+    let chosen = cx.state.fallback().or_else(|| state.meta.model.clone());
+    let model = chosen.unwrap_or_else(|| agent.models.default_model());
     let (provider, name) =
         agent.find_model(&model, &state.guidance.tenant_policy.limits).map_err(|error| turn_error(&error))?;
     let price = agent.models.price(&model);

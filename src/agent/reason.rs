@@ -2,6 +2,7 @@
 
 use super::{
     ending::{Ending, is_bound},
+    fallback,
     hook::{HookEvent, PostReasoning, PreReasoning},
     preparer::{self, PrepareError, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
@@ -50,7 +51,17 @@ impl ReactAgent<'_> {
             }
             let mut random = [0; 4];
             self.agent.entropy.fill(&mut random);
-            let Some(delay) = RetryPolicy::default().delay(tries, &error, u32::from_le_bytes(random)) else {
+            let delay = RetryPolicy::default().delay(tries, &error, u32::from_le_bytes(random));
+            if !shown && let Some(model) = fallback::next(self, &prepared, &error, delay.is_some()) {
+                fallback::take_over(self, model, &prepared.model, error.kind)?;
+                (tries, shrunk) = (1, false);
+                prepared = match self.prepare_request(purpose).await {
+                    Ok(prepared) => prepared,
+                    Err(error) => return error.ending().map(Some),
+                };
+                continue;
+            }
+            let Some(delay) = delay else {
                 return Ok(Some(match purpose {
                     // A turn that hits a bound completes with or without a final summary.
                     Purpose::Summary(reason) if is_bound(reason) => Ending::new(reason),

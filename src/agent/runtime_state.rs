@@ -45,6 +45,8 @@ struct Inner {
     restored: bool,
     outcomes: BTreeMap<String, u32>,
     model: Option<String>,
+    /// The model that has taken over from the session's.
+    fallback: Option<String>,
     /// Ids of all calls of the turn.
     call_ids: Vec<CallId>,
     /// Calibration of the token estimate that is not stored yet.
@@ -171,6 +173,16 @@ impl RuntimeState {
         inner.model = Some(model.to_owned());
         // Hashed when the turn ends, to keep it off the path to the first token.
         inner.rendered = Some((system.to_owned(), tools));
+    }
+
+    /// Returns the model that has taken over from the session's.
+    pub(super) fn fallback(&self) -> Option<String> {
+        self.inner.borrow().fallback.clone()
+    }
+
+    /// Makes a model take over until the end of the turn.
+    pub(super) fn fall_back(&self, model: String) {
+        self.inner.borrow_mut().fallback = Some(model);
     }
 
     /// Marks a call as passed to its tool: from here on it may have had an effect.

@@ -10,6 +10,10 @@ use std::time::Duration;
 /// The settings of an agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The models that are asked, in this order, when the session's model fails before its first token.
+    pub fallback_models: Vec<String>,
+    /// Whether they are also asked when the provider refuses the account: its key, or its credit.
+    pub fallback_for_account: bool,
     /// The model's thinking effort.
     pub think: Thinking,
     /// Every `n`th turn of a session critiques its steps; 0 does so only after a failed tool call.
@@ -80,6 +84,8 @@ impl Default for ContextSettings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            fallback_models: Vec::new(),
+            fallback_for_account: false,
             think: Thinking::Off,
             reflect_every: 0,
             artifact_ttl: Duration::from_hours(1),

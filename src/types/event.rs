@@ -67,6 +67,16 @@ pub enum EventKind {
         /// The old model.
         previous: Option<String>,
     },
+    /// The model of the turn failed before its first token, and another one takes its place until the end of the turn.
+    #[serde(rename = "model.fallback")]
+    ModelFallback {
+        /// The model that is asked from now on.
+        model: String,
+        /// The model that failed.
+        previous: String,
+        /// The code of its error, such as `provider_unavailable`.
+        reason: String,
+    },
     /// The caller-defined state of the session changed.
     #[serde(rename = "state.changed")]
     StateChanged {

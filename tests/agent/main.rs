@@ -21,6 +21,7 @@ mod discipline;
 mod eviction;
 mod face_children;
 mod face_repeats;
+mod fallback;
 mod files;
 mod follow_ups;
 mod hooks;

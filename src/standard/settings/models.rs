@@ -4,6 +4,8 @@ use super::{Config, Kind, Setting, Topic, ValueError, value};
 use crate::model::{CustomProvider, Prices, Windows};
 use crate::types::{ModelList, model_list::check_pattern};
 
+/// Maximum number of models that take over.
+const MAX_FALLBACKS: usize = 4;
 /// Maximum number of custom providers.
 const MAX_PROVIDERS: usize = 16;
 
@@ -95,6 +97,31 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "FALLBACK_MODELS",
+            kind: Kind::Variable(fallback_models),
+            default: "",
+            expects: "at most 4 ids of models separated by commas",
+            doc: "The models that take over, in this order, when a session's model fails before its first token: when the \
+                  provider is not available or does not respond, and after retries when it receives too many requests. \
+                  The model that takes over answers until the end of the turn; the next turn starts with the session's \
+                  model again. Models that the tenant may not use are skipped, and with a limit of cost those without a \
+                  price. The event `model.fallback` and the turn's usage name the model.",
+            example: "",
+        },
+        Setting {
+            name: "FALLBACK_FOR_ACCOUNT",
+            kind: Kind::Variable(|config, text| {
+                value::enabled(text)?;
+                config.agent.fallback_for_account = true;
+                Ok(())
+            }),
+            default: "",
+            expects: "1",
+            doc: "With `1`, the models of `FALLBACK_MODELS` also take over when a provider refuses the key, or the account \
+                  is out of credit. Without it, such a turn fails, so that you notice.",
+            example: "",
+        },
+        Setting {
             name: "DEMO_MODEL",
             kind: Kind::Variable(|config, text| {
                 value::enabled(text)?;
@@ -146,6 +173,13 @@ pub const TOPIC: Topic = Topic {
         },
     ],
 };
+
+fn fallback_models(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let models = value::names(text).map(|id| value::model(config, id)).collect::<Result<Vec<_>, _>>()?;
+    value::distinct(models.iter().map(String::as_str))?;
+    config.agent.fallback_models = value::bounded(models, MAX_FALLBACKS)?;
+    Ok(())
+}
 
 fn models_allow(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let list = ModelList(value::names(text).map(str::to_owned).collect());

@@ -56,6 +56,7 @@ names! {
     SessionUpdated "session.updated"
     ModeChanged "mode.changed"
     ModelChanged "model.changed"
+    ModelFallback "model.fallback"
     StateChanged "state.changed"
     TurnQueued "turn.queued"
     TurnStarted "turn.started"

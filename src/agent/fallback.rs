@@ -1,0 +1,53 @@
+//! Lets another model answer when the session's model fails.
+
+use super::{preparer::PreparedRequest, react::ReactAgent};
+use crate::session::WriteError;
+use crate::types::{EventKind, ModelError, ModelErrorKind};
+
+/// Returns the model that takes over after this error, if one may. `is_retried` is whether the failed model can be asked
+/// again.
+pub(super) fn next(
+    turn: &ReactAgent<'_>,
+    failed: &PreparedRequest,
+    error: &ModelError,
+    is_retried: bool,
+) -> Option<String> {
+    let settings = &turn.agent.settings;
+    let helps = match error.kind {
+        ModelErrorKind::RateLimited => !is_retried,
+        ModelErrorKind::Unavailable
+        | ModelErrorKind::Network
+        | ModelErrorKind::Cut
+        | ModelErrorKind::Stalled => true,
+        ModelErrorKind::Auth | ModelErrorKind::Billing => settings.fallback_for_account,
+        ModelErrorKind::Overflow | ModelErrorKind::Invalid => false,
+    };
+    if !helps {
+        return None;
+    }
+    let state = turn.cx.session.state();
+    let limits = &state.guidance.tenant_policy.limits;
+    let needs_price = state.activity.turn.as_ref().is_some_and(|turn| turn.budget.max_cost_usd.is_some());
+    let models = &settings.fallback_models;
+    let tried = models.iter().position(|model| *model == failed.model).map_or(0, |place| place + 1);
+    let usable = |model: &&String| {
+        **model != failed.model
+            && turn.agent.find_model(model, limits).is_ok()
+            && (!needs_price || turn.agent.models.price(model).is_some())
+    };
+    models.iter().skip(tried).find(usable).cloned()
+}
+
+/// Makes a model take over from one that has failed, until the end of the turn.
+pub(super) fn take_over(
+    turn: &ReactAgent<'_>,
+    model: String,
+    previous: &str,
+    why: ModelErrorKind,
+) -> Result<(), WriteError> {
+    let (previous, reason) = (previous.to_owned(), why.code().to_owned());
+    let record = EventKind::ModelFallback { model: model.clone(), previous, reason };
+    turn.journal(vec![record], |_, _| ())?;
+    turn.cx.state.fall_back(model);
+    Ok(())
+}
