@@ -114,8 +114,16 @@ fn read(root: &Path, path: &Path, files: &mut Files) -> io::Result<()> {
 /// # Errors
 /// If the copy cannot be made or does not compile.
 pub fn build() -> io::Result<PathBuf> {
-    let copy = root().join("target/faults");
-    for (path, text) in sources()? {
+    let (copy, sources) = (root().join("target/faults"), sources()?);
+    // Of files that were renamed, the copy has the old ones.
+    let mut before = Files::new();
+    for source in SOURCES.iter().filter(|source| copy.join(source).exists()) {
+        read(&copy, Path::new(source), &mut before)?;
+    }
+    for path in before.keys().filter(|path| !sources.contains_key(*path)) {
+        fs::remove_file(copy.join(path))?;
+    }
+    for (path, text) in sources {
         let path = copy.join(path);
         // An equal file keeps its time, so that Cargo does not compile it again.
         if fs::read_to_string(&path).is_ok_and(|old| old == text) {
