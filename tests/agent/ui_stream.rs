@@ -3,13 +3,13 @@
 use crate::http::{exchange, read_data, request, status, stream};
 use crate::scripts::{calls_first, planning, ruling, says};
 use crate::stage::{Stage, ms};
-use crate::subagents::{child, ruled};
+use crate::subagents::{child, children, ruled};
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::call;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
-    Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Policy,
-    Problem, Role,
+    Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
+    Policy, Problem, Role,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -43,7 +43,8 @@ fn check(chunks: &[Value]) {
         let kind = chunk["type"].as_str().unwrap();
         match kind {
             "reset-step" => open.clear(),
-            _ if kind.ends_with("-start") && kind != "tool-input-start" => open.push(&chunk["id"]),
+            "tool-input-start" | "tool-input-delta" => {}
+            _ if kind.ends_with("-start") => open.push(&chunk["id"]),
             _ if kind.ends_with("-delta") => assert!(open.contains(&&chunk["id"]), "{chunk}"),
             "text-end" | "reasoning-end" => open.retain(|id| **id != chunk["id"]),
             _ => {}
@@ -151,10 +152,25 @@ fn an_approval_continues_the_same_message() {
 
 /// The last state of each call, as the SDK has it after these chunks.
 fn states(chunks: &[Value]) -> BTreeMap<&str, &str> {
-    let kinds =
-        ["tool-input-available", "tool-approval-request", "tool-output-available", "tool-output-denied"];
-    let tools = chunks.iter().filter(|chunk| kinds.contains(&chunk["type"].as_str().unwrap()));
+    let tools = chunks.iter().filter(|chunk| {
+        let kind = chunk["type"].as_str().unwrap();
+        kind.starts_with("tool-") && chunk["toolCallId"].is_string()
+    });
     tools.map(|chunk| (chunk["toolCallId"].as_str().unwrap(), chunk["type"].as_str().unwrap())).collect()
+}
+
+/// The last output of a call; `null` without one.
+fn output(chunks: &[Value], id: &str) -> Value {
+    let of_call = |chunk: &&Value| chunk["type"] == "tool-output-available" && chunk["toolCallId"] == id;
+    chunks.iter().rfind(of_call).map_or(Value::Null, |chunk| chunk["output"].clone())
+}
+
+/// A session in which calls of these tools need an approval.
+fn asks_for(tools: &[&str], calls: fn() -> Vec<Part>) -> Stage {
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| own.tools.extend(tools.iter().map(|tool| ((*tool).to_owned(), Policy::Ask))));
+    stage
 }
 
 /// A message of the assistant in which the page has decided these calls.
@@ -205,6 +221,88 @@ fn a_call_of_a_subagent_is_decided_in_the_message() {
     let third = post(&stage, json!([asks, decided(&[(&one, true), (&other, true)])]));
     assert!(text_of(&third).starts_with("it came to"));
     assert_eq!((stage.runs.borrow().get("w1"), stage.runs.borrow().get("w2")), (Some(&1), Some(&1)));
+}
+
+#[test]
+fn calls_beside_one_that_is_asked_have_an_output_until_they_run() {
+    // Otherwise the page would not send the decision by itself.
+    let calls =
+        || vec![call("r", "read_it", json!({"key": "a"})), call("w", "write_it", json!({"key": "b"}))];
+    let stage = asks_for(&["write_it"], calls);
+    let first = post(&stage, json!([user("go")]));
+    let waits = BTreeMap::from([("r", "tool-output-available"), ("w", "tool-approval-request")]);
+    assert_eq!((states(&first), output(&first, "r")), (waits, json!({"status": "waiting"})));
+    let second = post(&stage, json!([user("go"), decided(&[("w", true)])]));
+    assert_eq!((output(&second, "r"), output(&second, "w")), (json!("read a"), json!("wrote b")));
+    // Two subagents, of which one asks first; the other one has an output until it has ended.
+    for (task, other) in [("both:twice:a", true), ("both:write:a", true), ("mixed:write:a", false)] {
+        let stage = ruled("write_it", Policy::Ask);
+        let asks = user(task);
+        let mut found = post(&stage, json!([asks]));
+        let mut outcomes = BTreeMap::new();
+        for _ in 0..9 {
+            let states = states(&found);
+            let asked: Vec<_> =
+                states.iter().filter(|(_, state)| **state == "tool-approval-request").collect();
+            let is_settled =
+                |state: &&str| ["tool-output-available", "tool-approval-request"].contains(state);
+            assert!(states.values().all(|state| is_settled(state)), "{states:?}");
+            outcomes.extend(states.keys().map(|id| ((*id).to_owned(), output(&found, id))));
+            if asked.is_empty() {
+                break;
+            }
+            let calls: Vec<_> = asked.iter().map(|(id, _)| (**id, true)).collect();
+            let answered = decided(&calls);
+            found = post(&stage, json!([asks, answered]));
+        }
+        assert!(text_of(&found).starts_with("it came to"), "{task}: {found:#?}");
+        let own: Vec<_> = outcomes.iter().filter(|(id, _)| !id.contains('/')).collect();
+        assert_eq!(own.len(), 2, "{own:?}");
+        assert!(own.iter().all(|(_, output)| output["status"] != "waiting"), "{own:?}");
+        assert_eq!(children(&stage).len(), if other { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn a_tool_of_the_page_runs_only_when_it_is_approved() {
+    let calls = || vec![call("l", "look", json!({"at": 1})), call("w", "write_it", json!({"key": "b"}))];
+    let stage = asks_for(&["look", "write_it"], calls);
+    let body = json!({"id": "s", "messages": [user("go")], "clientTools": [{"name": "look"}]});
+    let first = chunks(&stage, "POST /api/chat", &body);
+    let waits = BTreeMap::from([("l", "tool-approval-request"), ("w", "tool-approval-request")]);
+    assert_eq!(states(&first), waits);
+    let runs = |chunks: &[Value]| {
+        let of_page = |chunk: &&Value| chunk["type"] == "tool-input-available" && chunk["toolCallId"] == "l";
+        let inputs: Vec<_> = chunks.iter().filter(of_page).cloned().collect();
+        assert!(inputs.iter().all(|input| input.get("providerExecuted").is_none()), "the page runs it");
+        inputs.len()
+    };
+    assert_eq!(runs(&first), 0);
+    // The other call is approved first.
+    let second = post(&stage, json!([user("go"), decided(&[("w", true)])]));
+    assert_eq!((states(&second), runs(&second)), (BTreeMap::from([("l", "tool-approval-request")]), 0));
+    let both = json!([user("go"), decided(&[("w", true), ("l", true)])]);
+    let third = post(&stage, both.clone());
+    assert_eq!((states(&third)["l"], runs(&third)), ("tool-input-available", 1));
+    // A repetition, because the response was lost.
+    let third = post(&stage, both);
+    assert_eq!((states(&third)["l"], runs(&third)), ("tool-input-available", 1));
+    let part = json!({"type": "tool-look", "toolCallId": "l", "state": "output-available", "output": "sun"});
+    let last = post(&stage, json!([user("go"), {"id": "a", "role": "assistant", "parts": [part]}]));
+    assert_eq!((text_of(&last), output(&last, "l")), ("Done".to_owned(), json!("sun")));
+}
+
+#[test]
+fn a_call_of_a_subagent_that_was_decided_elsewhere_is_not_reported_as_approved() {
+    let stage = ruled("write_it", Policy::Ask);
+    let asks = user("delegate:twice:a");
+    post(&stage, json!([asks]));
+    let [one, other] = ["w1", "w2"].map(|call| format!("{}/{call}", child(&stage)));
+    post(&stage, json!([asks, decided(&[(&one, false)])]));
+    let last = post(&stage, json!([asks, decided(&[(&one, true), (&other, true)])]));
+    assert_eq!(output(&last, &one), json!({"status": "decided"}));
+    assert_eq!(output(&last, &other), json!({"status": "approved"}));
+    assert_eq!((stage.runs.borrow().get("w1"), stage.runs.borrow().get("w2")), (None, Some(&1)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod request;
 mod socket;
 mod writer;
 
-use self::request::{Asked, ChatRequest};
+use self::request::{Asked, ChatRequest, Decided};
 pub use self::socket::ChatSocket;
 use self::writer::Writer;
 use super::children::flattened;
@@ -23,7 +23,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Projection},
 };
-use crate::types::{CallId, ErrorCode, Problem, SessionId, SessionStatus, TurnId, WaitKind};
+use crate::types::{ErrorCode, Problem, SessionId, SessionStatus, TurnId, WaitKind};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -52,8 +52,8 @@ struct UiStream {
     client_tools: Vec<String>,
     /// Whether the client has the message up to the last wait.
     is_continued: bool,
-    /// The calls of subagents that the client has decided in the message.
-    decided: Vec<(CallId, bool)>,
+    /// The calls that the client has decided in the message.
+    decided: Vec<Decided>,
 }
 
 impl UiStream {
@@ -95,7 +95,7 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     let mut pending = flattened(&pending);
     pending.retain(|call| call.kind != WaitKind::Subagent);
     let Asked { transcript, new, message, decided } =
-        asked.read(|id| pending.iter().any(|call| call.call_id == *id))?;
+        asked.read(|id| pending.iter().find(|call| call.call_id == *id).map(|call| call.kind))?;
     let format = UiStream { client_tools, is_continued: true, decided };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()

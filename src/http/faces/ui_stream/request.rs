@@ -6,7 +6,7 @@ use super::super::exchange::{CallResult, Given, New, attachment, media_type};
 use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
-use crate::types::{CallId, Problem};
+use crate::types::{CallId, Problem, WaitKind};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -70,8 +70,38 @@ pub(super) struct Asked {
     pub transcript: Transcript,
     pub new: New,
     pub message: MessageBody,
-    /// The calls of subagents that the page has decided, and whether they may run. The log does not have their outcomes.
-    pub decided: Vec<(CallId, bool)>,
+    /// The calls that the page has decided in the message.
+    pub decided: Vec<Decided>,
+}
+
+/// A call that the page has decided.
+#[derive(Clone)]
+pub(super) struct Decided {
+    pub call_id: CallId,
+    pub name: String,
+    /// Whether the call may run; `None` if the request does not send the decision, because the call was decided before.
+    approved: Option<bool>,
+}
+
+impl Decided {
+    pub fn is_of_subagent(&self) -> bool {
+        ChildCall::parse(&self.call_id).is_some()
+    }
+
+    /// Returns whether the call runs, as far as the request can tell.
+    pub fn runs(&self) -> bool {
+        self.approved != Some(false)
+    }
+
+    /// Returns the status that stands in for the output of the call; `None` for a declined call.
+    pub fn status(&self) -> Option<&'static str> {
+        match self.approved {
+            Some(true) => Some("approved"),
+            Some(false) => None,
+            // Another client may have decided otherwise.
+            None => Some("decided"),
+        }
+    }
 }
 
 impl ChatRequest {
@@ -80,19 +110,19 @@ impl ChatRequest {
         self.client_tools.iter().map(|tool| tool.name.clone()).collect()
     }
 
-    /// Returns what is new in the request: the last message of the user, or what the last message of the assistant says
-    /// to calls for which `waits` is true.
+    /// Returns what is new in the request: the last message of the user, or the decisions and
+    /// answers in the last message of the assistant to calls that wait. `waits` returns what a call waits for.
     ///
     /// # Errors
     /// `validation_failed` for a request without a message.
-    pub fn read(self, waits: impl Fn(&CallId) -> bool) -> Result<Asked, Problem> {
+    pub fn read(self, waits: impl Fn(&CallId) -> Option<WaitKind>) -> Result<Asked, Problem> {
         let mut messages = self.messages;
         messages.extend(self.message);
         let at = format!("/messages/{}", messages.len().saturating_sub(1));
         let Some(last) = messages.pop() else {
             return Err(Problem::field("/messages", "expected a message"));
         };
-        let decided = last.decided_calls_of_subagents();
+        let mut decided = Vec::new();
         let (new, message) = match last.role {
             UiRole::User => {
                 let body = MessageBody {
@@ -102,7 +132,11 @@ impl ChatRequest {
                 };
                 (New::Message(last.files(&at)?), body)
             }
-            UiRole::Assistant => (New::Results(last.results(waits)), MessageBody::default()),
+            UiRole::Assistant => {
+                let results = last.results(waits);
+                decided = last.decided(&results);
+                (New::Results(results), MessageBody::default())
+            }
             UiRole::System => {
                 return Err(Problem::field(at, "the last message must be of the user or the assistant"));
             }
@@ -142,20 +176,29 @@ impl UiMessage {
         self.parts.iter().filter(is_tool).filter_map(|part| Some((part, part.tool_call_id.as_deref()?)))
     }
 
-    fn decided_calls_of_subagents(&self) -> Vec<(CallId, bool)> {
+    fn decided(&self, sent: &[CallResult]) -> Vec<Decided> {
         let responded = self.calls().filter(|(part, _)| part.state.as_deref() == Some("approval-responded"));
-        let of_children = responded.filter(|(_, id)| ChildCall::parse(id).is_some());
-        of_children.filter_map(|(part, id)| Some((id.into(), part.approval.as_ref()?.approved?))).collect()
+        let decided = responded.map(|(part, id)| {
+            let approved = sent.iter().find_map(|own| match own.given {
+                Given::Decision(approved, _) if own.id == id => Some(approved),
+                _ => None,
+            });
+            Decided { call_id: id.into(), name: part.name().to_owned(), approved }
+        });
+        decided.collect()
     }
 
-    fn results(&self, waits: impl Fn(&CallId) -> bool) -> Vec<CallResult> {
-        let waiting = self.calls().filter(|(_, id)| waits(&CallId::from(*id)));
-        let results = waiting.filter_map(|(part, id)| {
+    fn results(&self, waits: impl Fn(&CallId) -> Option<WaitKind>) -> Vec<CallResult> {
+        let waiting = self.calls().filter_map(|(part, id)| Some((part, id, waits(&id.into())?)));
+        let results = waiting.filter_map(|(part, id, kind)| {
             let given = match (part.state.as_deref()?, &part.approval) {
-                ("approval-responded", Some(approval)) => Given::Decision(
+                // A call may wait for an approval and then for an answer. The page can have the one when the call waits for
+                // the other.
+                ("approval-responded", Some(approval)) if kind == WaitKind::Approval => Given::Decision(
                     approval.approved?,
                     approval.reason.clone().filter(|text| !text.is_empty()),
                 ),
+                _ if kind == WaitKind::Approval => return None,
                 ("output-available", _) => Given::Answer(CallAnswer::Answer(part.output.clone())),
                 ("output-error", _) => {
                     Given::Answer(CallAnswer::Failure(part.error_text.clone().unwrap_or_default()))
@@ -165,6 +208,13 @@ impl UiMessage {
             Some(CallResult { id: id.to_owned(), given })
         });
         results.collect()
+    }
+}
+
+impl UiPart {
+    /// Returns the name of the tool of a call.
+    fn name(&self) -> &str {
+        self.tool_name.as_deref().or_else(|| self.r#type.strip_prefix("tool-")).unwrap_or_default()
     }
 }
 
@@ -178,8 +228,7 @@ fn transcript(messages: Vec<UiMessage>) -> Transcript {
             UiRole::Assistant => {
                 transcript.assistant(message.text_with_files());
                 for (part, id) in message.calls() {
-                    let name = part.tool_name.as_deref().or_else(|| part.r#type.strip_prefix("tool-"));
-                    transcript.call(id.to_owned(), name.unwrap_or_default().to_owned(), part.input.clone());
+                    transcript.call(id.to_owned(), part.name().to_owned(), part.input.clone());
                     if !part.output.is_null() {
                         let text =
                             part.output.as_str().map_or_else(|| part.output.to_string(), str::to_owned);

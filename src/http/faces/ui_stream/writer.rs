@@ -2,6 +2,7 @@
 
 use super::super::children::flattened;
 use super::super::sse;
+use super::request::Decided;
 use crate::session::{
     frame::{Event, Frame},
     hub::Projection,
@@ -30,8 +31,12 @@ pub(super) struct Writer {
     open: Option<Open>,
     /// The calls that wait for approval.
     asked: Vec<CallId>,
-    /// The calls of subagents that the page has decided, and whether they may run.
-    decided: Vec<(CallId, bool)>,
+    /// The calls of the agent's own tools without an outcome.
+    unfinished: Vec<CallId>,
+    /// The calls that were suspended for an answer.
+    suspended: Vec<CallId>,
+    /// The calls that the page has decided in the message, and whose parts therefore have no output.
+    decided: Vec<Decided>,
     usage: Usage,
 }
 
@@ -42,7 +47,7 @@ struct Open {
 
 impl Writer {
     /// Writes what comes next, up to the next wait.
-    pub fn new(turn: &TurnId, client_tools: Vec<String>, decided: Vec<(CallId, bool)>) -> Self {
+    pub fn new(turn: &TurnId, client_tools: Vec<String>, decided: Vec<Decided>) -> Self {
         Self {
             turn: turn.clone(),
             client_tools,
@@ -54,6 +59,8 @@ impl Writer {
             has_step: false,
             open: None,
             asked: Vec::new(),
+            unfinished: Vec::new(),
+            suspended: Vec::new(),
             decided,
             usage: Usage::default(),
         }
@@ -123,15 +130,37 @@ impl Writer {
         self.client_tools.iter().any(|own| own == name)
     }
 
-    fn call(call_id: &CallId, name: &str, input: &Value, is_of_client: bool, out: &mut Vec<u8>) {
+    /// Sends a call before it may run.
+    fn call(&self, call_id: &CallId, name: &str, input: &Value, out: &mut Vec<u8>) {
+        if self.is_of_client(name) {
+            // The page would run its tool at once if the input were available.
+            let start =
+                json!({"type": "tool-input-start", "toolCallId": call_id, "toolName": name, "dynamic": true});
+            let delta = input.to_string();
+            sse::write(&start, out);
+            sse::write(
+                &json!({"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": delta}),
+                out,
+            );
+        } else {
+            // Otherwise the page takes the tool for its own, and sends the message again and again.
+            Self::available(call_id, name, input, false, out);
+        }
+    }
+
+    fn available(call_id: &CallId, name: &str, input: &Value, is_of_client: bool, out: &mut Vec<u8>) {
         let mut call = json!({
             "type": "tool-input-available", "toolCallId": call_id, "toolName": name, "input": input, "dynamic": true,
         });
-        // Otherwise the page takes the tool for its own, and sends the message again and again.
         if !is_of_client {
             call["providerExecuted"] = true.into();
         }
         sse::write(&call, out);
+    }
+
+    /// Sends a call that the page has to answer.
+    fn answerable(call: &Pending, out: &mut Vec<u8>) {
+        Self::available(&call.call_id, &call.name, &call.args, true, out);
     }
 
     fn output(call_id: &CallId, output: &Value, out: &mut Vec<u8>) {
@@ -206,14 +235,30 @@ impl Writer {
             match call.kind {
                 // In a response to a call that left others waiting, the request was in an earlier one.
                 WaitKind::Approval if !self.asked.contains(call_id) => {
-                    Self::call(call_id, &call.name, &call.args, false, out);
+                    self.call(call_id, &call.name, &call.args, out);
                     self.ask(call_id, out);
                 }
                 WaitKind::Subagent if !call.payload["pending"].is_null() => self.wait_for_subagent(call, out),
+                WaitKind::External | WaitKind::Question | WaitKind::Plan if self.is_unanswered(call_id) => {
+                    Self::answerable(call, out);
+                }
                 _ => {}
             }
         }
+        // No call runs while another one waits. A page sends decisions by itself once all calls of the step have an
+        // output. The result replaces this one.
+        for call_id in self.unfinished.iter().filter(|own| !self.asked.contains(own)) {
+            if pending.iter().all(|call| call.call_id != *call_id) {
+                Self::output(call_id, &json!({"status": "waiting"}), out);
+            }
+        }
         self.finish("tool-calls", out);
+    }
+
+    /// Returns whether the page has no input to answer: the call is new, or the page has only its approval. A repeated
+    /// input would void an answer that the page has, but has not sent.
+    fn is_unanswered(&self, call_id: &CallId) -> bool {
+        self.suspended.contains(call_id) || self.decided.iter().any(|own| own.call_id == *call_id)
     }
 
     /// Shows the calls of a subagent that waits as calls of this message.
@@ -221,27 +266,35 @@ impl Writer {
         let Pending { call_id, name, args, payload, .. } = waiting;
         let data = json!({"callId": call_id, "session": payload["session"], "pending": payload["pending"]});
         Self::data("subagent", call_id, &data, out);
-        // A page sends decisions by itself once all calls of the step have an output. The result replaces this one.
-        Self::call(call_id, name, args, false, out);
+        self.call(call_id, name, args, out);
         Self::output(call_id, &json!({"status": "waiting", "session": payload["session"]}), out);
         for theirs in flattened(std::slice::from_ref(waiting)) {
             let id = &theirs.call_id;
-            Self::call(id, &theirs.name, &theirs.args, theirs.kind != WaitKind::Approval, out);
+            if theirs.kind == WaitKind::Approval {
+                self.call(id, &theirs.name, &theirs.args, out);
+                self.ask(id, out);
+            } else {
+                Self::answerable(&theirs, out);
+            }
             match theirs.kind {
-                WaitKind::Approval => self.ask(id, out),
                 WaitKind::Question => Self::shown("question", id, &theirs.name, &theirs.payload, out),
                 WaitKind::Plan => Self::shown("plan", id, &theirs.name, &theirs.payload, out),
-                WaitKind::External | WaitKind::Subagent => {}
+                WaitKind::Approval | WaitKind::External | WaitKind::Subagent => {}
             }
+            self.decided.retain(|own| own.call_id != *id);
         }
     }
 
-    /// Ends the calls of subagents that the page has decided. Otherwise it would send its decisions again.
-    fn end_decided(&mut self, out: &mut Vec<u8>) {
-        for (call_id, approved) in std::mem::take(&mut self.decided) {
-            match approved {
-                true => Self::output(&call_id, &json!({"status": "approved"}), out),
-                false => Self::denied(&call_id, out),
+    /// Ends the calls of subagents that the page has decided, because the log does not have their outcomes. Otherwise the
+    /// page would send its decisions again.
+    fn end_decided(&mut self, is_end: bool, out: &mut Vec<u8>) {
+        for decided in std::mem::take(&mut self.decided) {
+            // The page may still have to run its tool, and would not send the result of a call with an output.
+            let is_kept = decided.runs() && self.is_of_client(&decided.name);
+            match decided.status() {
+                _ if !decided.is_of_subagent() || (is_kept && !is_end) => self.decided.push(decided),
+                Some(status) => Self::output(&decided.call_id, &json!({ "status": status }), out),
+                None => Self::denied(&decided.call_id, out),
             }
         }
     }
@@ -255,6 +308,7 @@ impl Writer {
     }
 
     fn finish(&mut self, reason: &str, out: &mut Vec<u8>) {
+        self.end_decided(true, out);
         self.end_step(out);
         let metadata = json!({"turnId": self.turn, "usage": {
             "inputTokens": self.usage.input_tokens,
@@ -309,7 +363,7 @@ impl Projection for Writer {
         }
         if !std::mem::replace(&mut self.has_begun, true) {
             sse::write(&json!({"type": "start", "messageId": self.turn}), out);
-            self.end_decided(out);
+            self.end_decided(false, out);
         }
         let record = match event {
             Event::Delta(Delta::Text { id, delta }) => return self.delta("text", id, delta, out),
@@ -323,7 +377,10 @@ impl Projection for Writer {
             EventKind::ToolStarted { message, call_id, name, args, .. } => {
                 self.begin_step(message, out);
                 self.close(out);
-                Self::call(call_id, name, args, self.is_of_client(name), out);
+                self.call(call_id, name, args, out);
+                if !self.is_of_client(name) {
+                    self.unfinished.push(call_id.clone());
+                }
             }
             EventKind::ToolApprovalRequired { call_id, .. } => self.ask(call_id, out),
             EventKind::ApprovalDecided { call_id, decision, reason, .. } => {
@@ -337,13 +394,16 @@ impl Projection for Writer {
                 }
                 sse::write(&decided, out);
             }
-            EventKind::ToolSuspended { call_id, name, kind: WaitKind::Question, payload, .. } => {
-                Self::shown("question", call_id, name, payload, out);
-            }
-            EventKind::ToolSuspended { call_id, name, kind: WaitKind::Plan, payload, .. } => {
-                Self::shown("plan", call_id, name, payload, out);
+            EventKind::ToolSuspended { call_id, name, kind, payload, .. } => {
+                self.suspended.push(call_id.clone());
+                match kind {
+                    WaitKind::Question => Self::shown("question", call_id, name, payload, out),
+                    WaitKind::Plan => Self::shown("plan", call_id, name, payload, out),
+                    WaitKind::Approval | WaitKind::External | WaitKind::Subagent => {}
+                }
             }
             EventKind::ToolCompleted { call_id, name, outcome, sources, .. } => {
+                self.unfinished.retain(|own| own != call_id);
                 self.outcome(call_id, name, outcome, out);
                 for (place, source) in sources.iter().enumerate() {
                     Self::source(place, call_id, source, out);
