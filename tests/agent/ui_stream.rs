@@ -511,3 +511,29 @@ fn a_file_of_an_earlier_message_leaves_a_line() {
     let line = "[file \"a.png\", image/png: its content is not available]";
     assert_eq!(shown, [&format!("one\n{line}"), line, "two"]);
 }
+
+#[test]
+fn calls_of_subagents_are_not_calls_of_a_new_session() {
+    let (stage, models) = Stage::scripted(|_| says("Nice"), |builder| builder);
+    let part = |id: &str| {
+        json!({"type": "dynamic-tool", "toolName": "echo", "toolCallId": id, "state": "output-available",
+            "input": {"text": id}, "output": id})
+    };
+    let known = json!({"id": "a", "role": "assistant", "parts": [part("c1"), part("ses_1/c2")]});
+    post(&stage, json!([user("one"), known, user("two")]));
+    let shown = format!("{:?}", models.requests()[0].messages);
+    assert!(shown.contains("c1") && !shown.contains("c2"), "{shown}");
+}
+
+#[test]
+fn a_new_message_has_no_tools_of_the_turn_that_waits() {
+    let calls = || vec![call("c1", "echo", json!({"text": "a"}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let body = json!({"id": "s", "messages": [user("one")], "clientTools": [{"name": "echo"}]});
+    let first = chunks(&stage, "POST /api/chat", &body);
+    assert_eq!(states(&first), BTreeMap::from([("c1", "tool-input-available")]));
+    // The server runs its own tool of this name.
+    let second = post(&stage, json!([user("two")]));
+    let input = second.iter().find(|chunk| chunk["type"] == "tool-input-available").unwrap();
+    assert_eq!((&input["providerExecuted"], text_of(&second)), (&json!(true), "Done".to_owned()));
+}

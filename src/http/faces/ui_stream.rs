@@ -89,13 +89,15 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     let user = call.named_user(asked.user.clone())?;
     let session = call.find(user.as_deref())?;
     let mut client_tools = asked.client_tools();
-    client_tools.extend(tools_of_clients(call, session));
     let agent = asked.agent.clone();
     let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
     let mut pending = flattened(&pending);
     pending.retain(|call| call.kind != WaitKind::Subagent);
     let Asked { transcript, new, message, decided } =
         asked.read(|id| pending.iter().find(|call| call.call_id == *id).map(|call| call.kind))?;
+    // A new message ends a turn that waits, and with it the tools of that turn.
+    let continued = session.filter(|_| matches!(new, New::Results(_)));
+    client_tools.extend(tools_of_clients(call, continued));
     let format = UiStream { client_tools, is_continued: true, decided };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
@@ -125,7 +127,7 @@ async fn follow_on(call: &Call<'_>, session: &Rc<Session>, format: UiStream) -> 
     }
 }
 
-/// Returns the names of the tools whose results clients send: of the agent, and of the current turn.
+/// Returns the names of the tools whose results clients send: of the agent, and of the current turn of the session.
 fn tools_of_clients(call: &Call<'_>, session: Option<&Rc<Session>>) -> Vec<String> {
     let toolkit = call.host.agent().toolkit();
     let is_answered = |name: &&str| {

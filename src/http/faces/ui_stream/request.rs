@@ -227,7 +227,9 @@ fn transcript(messages: Vec<UiMessage>) -> Transcript {
             UiRole::System => {}
             UiRole::Assistant => {
                 transcript.assistant(message.text_with_files());
-                for (part, id) in message.calls() {
+                // The agent has not made the calls of its subagents.
+                let own = message.calls().filter(|(_, id)| ChildCall::parse(id).is_none());
+                for (part, id) in own {
                     transcript.call(id.to_owned(), part.name().to_owned(), part.input.clone());
                     if !part.output.is_null() {
                         let text =
