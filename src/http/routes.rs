@@ -187,6 +187,12 @@ pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
     Err(Problem { allow: Some(allow), ..problem })
 }
 
+/// Returns whether a repetition of the request could start another turn.
+pub fn may_start_turn<B>(request: &http::Request<B>) -> bool {
+    let found = find(request.method(), request.uri().path());
+    found.is_ok_and(|found| found.route.starts_turn) && !request.headers().contains_key("idempotency-key")
+}
+
 /// Writes a problem in the format of the request's route.
 pub fn problem<B>(request: &http::Request<B>, problem: &Problem, request_id: &str) -> Response {
     let found = find(request.method(), request.uri().path());
@@ -200,6 +206,20 @@ mod tests {
     fn found(method: Method, path: &str) -> (&'static str, RouteMatch) {
         let found = find(&method, path).expect("a route");
         (found.route.path, found)
+    }
+
+    #[test]
+    fn only_a_message_without_a_key_may_start_another_turn() {
+        let may = |method: Method, path: &str, key: bool| {
+            let mut request = http::Request::builder().method(method).uri(path);
+            if key {
+                request = request.header("idempotency-key", "k");
+            }
+            may_start_turn(&request.body(()).expect("a request"))
+        };
+        assert!(may(POST, "/v1/responses", false) && may(POST, "/v1/sessions/s/messages", false));
+        assert!(!may(POST, "/v1/responses", true) && !may(GET, "/v1/responses/r", false));
+        assert!(!may(GET, "/absent", false));
     }
 
     #[test]

@@ -124,7 +124,8 @@ pub struct Problem {
     pub reached: Option<Box<Reached>>,
     /// The storage limit of the tenant that the request would exceed.
     pub quota: Option<StorageQuota>,
-    /// Whether the request has started or continued a turn, or may have. A repetition would do the work again.
+    /// Whether the request has started a turn, or may have, and a repetition would start another one. A request that
+    /// continues a turn, or has an Idempotency-Key, can be repeated.
     pub started_turn: bool,
     /// Methods that the resource supports (`allow`).
     pub allow: Option<String>,

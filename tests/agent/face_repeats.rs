@@ -134,17 +134,30 @@ fn a_repeated_output_gets_the_same_response() {
 
 /// The status of the response to a message, and whether the client may repeat it. The first commit that follows `after`
 /// milliseconds fails.
-fn may_repeat(stage: &Stage, (route, body): &(&str, Value), after: u64) -> (u16, bool) {
+fn may_repeat(stage: &Stage, asked: &(&str, Value), after: u64) -> (u16, bool) {
+    may_repeat_with(stage, &[], asked, after)
+}
+
+fn may_repeat_with(
+    stage: &Stage,
+    headers: &[(&str, &str)],
+    (route, body): &(&str, Value),
+    after: u64,
+) -> (u16, bool) {
     let (clock, store) = (stage.clock.clone(), stage.store.clone());
     stage.host().spawn(async move {
         clock.sleep(ms(after)).await;
         store.fail_commits(1);
     });
-    let asked = request(route, "", &[SESSION], body.to_string());
+    let mut asked = request(route, "", &[SESSION], body.to_string());
+    headers.iter().for_each(|(name, value)| set_header(&mut asked, name, value));
     let response = exchange(stage, asked.clone());
     let response = response.unwrap_or_else(|problem| routes::problem(&asked.request, &problem, "req_1"));
-    let may_repeat = response.headers().get("x-should-retry").is_none_or(|value| value != "false");
-    (status(&response), may_repeat)
+    (status(&response), allows_repetition(&response))
+}
+
+fn allows_repetition(response: &Response) -> bool {
+    response.headers().get("x-should-retry").is_none_or(|value| value != "false")
 }
 
 #[test]
@@ -164,7 +177,57 @@ fn clients_do_not_repeat_a_message_whose_turn_has_started() {
 }
 
 #[test]
-fn a_message_to_a_session_that_is_erased_meanwhile_finds_no_session() {
+fn clients_repeat_what_starts_no_other_turn() {
+    let body = chat(json!({"messages": [user("/slow 100 5")]}));
+    for (route, body) in
+        [(CHAT, body), (RESPONSES, chat(json!({"conversation": "s", "input": "/slow 100 5"})))]
+    {
+        let stage = Stage::demo();
+        let asked = (route, body);
+        assert_eq!(may_repeat_with(&stage, &[KEY], &asked, 250), (503, true), "{route} with a key");
+        let again = may_repeat_with(&stage, &[KEY], &asked, 60_000);
+        assert_eq!(again, (409, true), "{route} while the turn runs");
+        stage.settle();
+        assert_eq!(may_repeat_with(&stage, &[KEY], &asked, 60_000), (200, true), "{route} again");
+        assert_eq!(stage.session().state().activity.totals.turns, 1);
+    }
+    // The result of a tool of the client, and the decision of a call.
+    let stage = Stage::demo();
+    let asks = user("/tool look {}\n/then /slow 100 5");
+    let first = chat(json!({"messages": [asks], "tools": chat_tools()}));
+    let first = json_of(&stage, CHAT, &[SESSION], &first);
+    let message = &first["choices"][0]["message"];
+    let result = json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "7"});
+    let body = chat(json!({"tools": chat_tools(), "messages": [asks, message, result]}));
+    assert_eq!(may_repeat(&stage, &(CHAT, body.clone()), 250), (503, true));
+    assert_eq!(may_repeat(&stage, &(CHAT, body), 60_000), (200, true));
+    let stage = Stage::demo();
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.tools.insert("echo".into(), Policy::Ask);
+    });
+    let first =
+        chat(json!({"conversation": "s", "input": "/tool echo {\"text\": \"a\"}\n/then /slow 100 5"}));
+    let first = json_of(&stage, RESPONSES, &[], &first);
+    let approval = &first["output"].as_array().unwrap().last().unwrap()["id"];
+    let given = json!([{"type": "mcp_approval_response", "approval_request_id": approval, "approve": true}]);
+    let body = chat(json!({"conversation": "s", "input": given}));
+    assert_eq!(may_repeat(&stage, &(RESPONSES, body), 250), (503, true));
+}
+
+#[test]
+fn clients_repeat_a_request_whose_first_one_still_runs() {
+    let asked = request(CHAT, "", &[], String::new());
+    let repeats = |code: ErrorCode| {
+        let problem = Problem::new(code, "a detail");
+        allows_repetition(&routes::problem(&asked.request, &problem, "req_1"))
+    };
+    assert!(repeats(ErrorCode::IdempotencyInProgress) && repeats(ErrorCode::RateLimited));
+    assert!(!repeats(ErrorCode::NotWaiting) && !repeats(ErrorCode::QuotaExceeded));
+}
+
+#[test]
+fn a_message_to_a_session_that_is_erased_during_its_turn_finds_no_session() {
     let input = chat(json!({"conversation": "s", "input": "/slow 100 5"}));
     for (route, body) in [(CHAT, chat(json!({"messages": [user("/slow 100 5")]}))), (RESPONSES, input)] {
         let stage = Stage::demo();

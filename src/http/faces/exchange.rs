@@ -139,8 +139,13 @@ impl Exchange {
         };
         let mode = ResponseMode::Face(format);
         let message = MessageBody { user: self.user.clone(), ..message };
+        // A repetition with the key gets the same turn.
+        let repeatable = |problem: Problem| Problem {
+            started_turn: problem.started_turn && call.key.is_none(),
+            ..problem
+        };
         if session.is_some() {
-            return post(call, message, files, &mode).await;
+            return post(call, message, files, &mode).await.map_err(repeatable);
         }
         let mut meta = call.new_meta(self.user, self.agent)?;
         meta.model = checks::model(call.host, self.model.or(meta.model))?;
@@ -151,7 +156,7 @@ impl Exchange {
         if posted.as_ref().is_err_and(|problem| !problem.started_turn) {
             discard(&call.again()?, turns).await?;
         }
-        posted
+        posted.map_err(repeatable)
     }
 
     /// Checks that a session belongs to the agent that the request names.
@@ -179,7 +184,9 @@ impl Exchange {
             left -= 1;
             let is_last = left == 0;
             let mode = if is_last { ResponseMode::Face(Rc::clone(&format)) } else { ResponseMode::Receipt };
-            let response = result.send(call, session, suffix, mode).await?;
+            let response = result.send(call, session, suffix, mode).await;
+            // A repeated result continues no other turn.
+            let response = response.map_err(|problem| Problem { started_turn: false, ..problem })?;
             if is_last {
                 return Ok(response);
             }

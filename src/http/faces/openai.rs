@@ -57,12 +57,16 @@ pub fn problem(problem: &Problem, request_id: &str) -> Response {
     let body = error(status, &message, param.as_deref(), code);
     let response = response::problem_as(problem, request_id, status, &body);
     // The clients repeat a request after these statuses, although a repetition cannot succeed.
-    let is_final = problem.code == ErrorCode::QuotaExceeded || status == StatusCode::CONFLICT;
+    let is_final = match problem.code {
+        ErrorCode::QuotaExceeded => true,
+        // The first request with this key still runs. Later, the repetition gets its response.
+        ErrorCode::IdempotencyInProgress => false,
+        _ => status == StatusCode::CONFLICT,
+    };
     if is_final || problem.started_turn { not_repeated(response) } else { response }
 }
 
-/// Marks a response so that the clients do not repeat the request. They send no Idempotency-Key, so a repetition would
-/// post the message again.
+/// Marks a response so that the clients do not repeat the request.
 fn not_repeated(response: Response) -> Response {
     response.with("x-should-retry", "false")
 }

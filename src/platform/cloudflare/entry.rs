@@ -59,7 +59,7 @@ async fn respond_or_log(request: Request, env: &Env) -> Result<Response> {
     // A panic or a failed object: the caller gets the id of the log line that has the details.
     let id = gateway(env)?.request_id(&head);
     // The object may have started a turn before it failed.
-    let problem = Problem { started_turn: true, ..Problem::internal(why) };
+    let problem = Problem { started_turn: routes::may_start_turn(&head), ..Problem::internal(why) };
     ConsoleLog.error(&json!({ "event": "request.failed", "request_id": id, "cause": problem.to_string() }));
     convert::response(routes::problem(&head, &problem, &id), &format!("x-request-id:{id}"))
 }
