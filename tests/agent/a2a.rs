@@ -284,6 +284,14 @@ fn mandatory_cases_of_the_tck() {
     for accepted in [raw("image/png"), raw("application/octet-stream"), raw("")] {
         task_of(&ask(&stage, "SendMessage", &accepted));
     }
+    // ProtoJSON: null is the default of a field, and an enum may be a number.
+    let mut params = says(json!([{"raw": "dGNr", "mediaType": null, "filename": null}]));
+    for (field, value) in [("role", json!(1)), ("contextId", Value::Null), ("taskId", Value::Null)] {
+        params["message"][field] = value;
+    }
+    task_of(&ask(&stage, "SendMessage", &params));
+    params["message"]["role"] = json!(3);
+    assert_eq!(ask(&stage, "SendMessage", &params)["error"]["code"], json!(-32602));
     // Patch numbers make no difference, and the version may be a parameter of the address.
     let body =
         json!({"jsonrpc": "2.0", "id": 7, "method": "ListTasks", "params": {"contextId": "s"}}).to_string();

@@ -6,6 +6,7 @@ use super::modes;
 use super::push::PushConfig;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::owner::session_id;
+use crate::http::patch::or_default;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
 use crate::types::{Pending, Problem, SessionId, WaitKind};
@@ -36,19 +37,27 @@ pub(super) struct Message {
     /// Only checked: what a client sends is of its user.
     #[serde(rename = "role")]
     _role: Role,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     context_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     task_id: String,
     parts: Vec<Part>,
 }
 
+/// A role, by its name or by its number: ProtoJSON has both.
 #[derive(Deserialize)]
-enum Role {
-    #[serde(rename = "ROLE_USER")]
-    User,
-    #[serde(rename = "ROLE_AGENT")]
-    Agent,
+#[serde(try_from = "Value")]
+struct Role;
+
+impl TryFrom<Value> for Role {
+    type Error = &'static str;
+
+    fn try_from(role: Value) -> Result<Self, Self::Error> {
+        match (role.as_str(), role.as_u64()) {
+            (Some("ROLE_USER" | "ROLE_AGENT"), _) | (_, Some(1 | 2)) => Ok(Self),
+            _ => Err("expected \"ROLE_USER\" or \"ROLE_AGENT\""),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,13 +67,13 @@ struct Part {
     raw: Option<String>,
     url: Option<String>,
     data: Option<Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     filename: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     media_type: String,
 }
 
-/// What a client says to a call that waits, as data.
+/// A decision or an answer for a call that waits, as data.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallData {
