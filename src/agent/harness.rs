@@ -19,6 +19,9 @@ const SUBAGENT: &str = "You are a subagent: another agent gave you one task, whi
                         task, and reply with everything that agent needs to know; it sees nothing else of your \
                         work.";
 
+/// The tools that read artifacts and removed messages, which only the server has.
+const READERS: [&str; 2] = ["read_artifact", "recall"];
+
 /// An agent: a loop with hooks and tools. It holds no state of any turn.
 pub struct HarnessAgent {
     pub(super) name: String,
@@ -50,10 +53,11 @@ impl HarnessAgent {
     }
 
     /// Returns whether a client may bring a tool with this name. It may replace a tool of the agent, for example by the
-    /// `read_file` of an editor, but no tool that controls the session, such as `ask_user`, and no external tool: whoever
-    /// runs that relies on the rules for its category.
+    /// `read_file` of an editor, but no tool that controls the session, such as `ask_user`, or that reads what only the
+    /// session has. Nor may it replace an external tool: the program that runs it relies on the rules for its category.
     pub fn accepts_client_tool(&self, name: &str) -> bool {
-        self.toolkit.spec(name).is_none_or(|spec| !spec.control && spec.suspends.is_none())
+        let is_replaceable = |spec: &ToolSpec| !spec.control && spec.suspends.is_none();
+        self.toolkit.spec(name).is_none_or(|spec| is_replaceable(spec) && !READERS.contains(&name))
     }
 
     /// Finds a tool among those of the client, which replace tools of the same name, or else among those of the agent.

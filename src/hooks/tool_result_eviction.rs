@@ -13,7 +13,7 @@ use async_trait::async_trait;
 /// Number of characters shown from the start and from the end of an output, together at most half of it.
 const PREVIEW_CHARS: usize = 2_000;
 
-/// Tools that read artifacts or limit their own output. If their results were evicted, the model could never
+/// The agent's tools that read artifacts or limit their own output. If their results were evicted, the model could never
 /// read them.
 const EXEMPT: [&str; 8] = [
     "read_artifact",
@@ -45,7 +45,11 @@ impl Hook for ToolResultEviction {
 
     async fn post_acting(&self, event: &mut PostActing<'_>, cx: &RuntimeContext) {
         let ToolOutcome::Result { result } = &event.outcome else { return };
-        if EXEMPT.contains(&event.call.name.as_str()) || event.stored.is_some() {
+        let name = event.call.name.as_str();
+        // A tool of the client may have the name of an exempt one, but its results are in no file or store of the server.
+        let is_exempt =
+            || EXEMPT.contains(&name) && cx.session.state().client_tools().iter().all(|own| own.name != name);
+        if event.stored.is_some() || is_exempt() {
             return;
         }
         let text = event.outcome.model_text();

@@ -396,6 +396,7 @@ fn requests_that_cannot_be_served_are_refused_with_the_parameter() {
         (with("messages", json!([{"role": "robot", "content": "hi"}])), "messages.0.role"),
         (with("model", json!("nobody/none")), "model"),
         (with("tools", json!([{"type": "function", "function": {"name": "ask_user"}}])), "tools.0"),
+        (with("tools", json!([{"type": "function", "function": {"name": "read_artifact"}}])), "tools.0"),
     ];
     for (body, param) in cases {
         let problem = send(&stage, None, &body).map(drop).expect_err(param);

@@ -1,6 +1,7 @@
 //! Eviction of very large tool outputs to artifacts, which leave a reference and a preview.
 
 use crate::artifacts::{Big, big};
+use crate::http::{exchange, request, whole};
 use crate::scripts::step_of;
 use crate::stage::Stage;
 use edge_harness::platform::in_memory::{
@@ -77,6 +78,31 @@ fn the_log_and_the_model_have_the_reference_and_the_store_the_output() {
         kept.preview,
         format!("{}\n[20 of 40 characters left out]\n{}", &big(40)[..10], &big(40)[30..])
     );
+}
+
+#[test]
+fn a_tool_of_the_client_with_the_name_of_an_exempt_tool_is_not_exempt() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("c1", "read_file", json!({"path": "a"}))]),
+        _ => answer(vec![Part::text("done")]),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.evict_over.set(20);
+    stage.crash();
+    let asks = json!({"role": "user", "content": "read"});
+    let send = |messages: serde_json::Value| {
+        let tools = json!([{"type": "function", "function": {"name": "read_file"}}]);
+        let body = json!({"model": "default", "messages": messages, "tools": tools});
+        let headers = [("x-session-id", "s")];
+        whole(exchange(&stage, request("POST /v1/chat/completions", "", &headers, body.to_string())).unwrap())
+    };
+    let first = send(json!([asks]));
+    let message = &first["choices"][0]["message"];
+    send(json!([asks, message, {"role": "tool", "tool_call_id": "c1", "content": big(100)}]));
+    let records = stage.records();
+    let done = records.iter().find(|record| record["type"] == "tool.completed").unwrap();
+    let kept = evicted(serde_json::from_value(done.clone()).unwrap());
+    assert_eq!((kept.expires_at, stored(&stage, &kept)), (None, big(100)));
 }
 
 #[test]

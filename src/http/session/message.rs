@@ -184,7 +184,7 @@ fn client_tools(call: &Call<'_>, declared: Vec<Declared>) -> Result<Vec<ToolSpec
     for (index, declared) in declared.into_iter().enumerate() {
         let name = declared.name.clone();
         if !call.host.agent().accepts_client_tool(&name) {
-            let detail = format!("the agent's tool {name:?} controls the session; choose another name");
+            let detail = format!("the agent's tool {name:?} cannot be replaced; choose another name");
             return Err(fault(index, detail));
         }
         if tools.iter().any(|tool| tool.name == name) {
