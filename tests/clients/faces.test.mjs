@@ -1,7 +1,7 @@
 // Turns through several protocols at once, against the real Worker, which URL and KEY name.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { SendMessageRequest, TaskState } from "@a2a-js/sdk";
 import { ClientFactory, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
 import { HttpAgent } from "@ag-ui/client";
@@ -111,40 +111,43 @@ const followers = {
   }),
 };
 
-for (const [outcome, rest] of [
-  ["completed", "/slow 20 100"], ["failed", "/slow 20 150\n/fail auth"], ["cancelled", "/slow 20 900"],
-]) {
-  test(`a ${outcome} turn that is followed through all protocols at once is the same in each`, async () => {
-    const id = randomUUID();
-    const found = Object.fromEntries(Object.keys(followers).map((name) => [name, nothing()]));
-    const inPage = found["AI SDK"] = nothing();
-    const own = page(id, {
-      onFinish({ isError, finishReason }) {
-        inPage.outcome = isError ? "failed" : finishReason === "stop" ? "completed" : "cancelled";
-      },
-    });
-    const sent = own.sendMessage({ text: `/tool echo {"text": "a"}\n/then ${rest}` });
-    const turn = await until(() => own.lastMessage?.role === "assistant" && own.lastMessage.id);
-    const following = Object.entries(followers).map(([name, follow]) => follow(turn, id, found[name]));
-    if (outcome === "cancelled") {
-      await until(() => Object.keys(followers).every((name) => found[name].text));
-      await native(`/v1/sessions/${id}/abort`, { method: "POST" });
-    }
-    await Promise.all([sent, ...following]);
-    const parts = own.lastMessage.parts.filter((part) => part.type === "dynamic-tool");
-    inPage.text = text(own.lastMessage);
-    inPage.calls = parts.map((part) => part.toolName);
-    inPage.results = parts.map((part) => part.output);
+// The turns take 10 seconds, so that each client follows before the end, and run at once.
+describe("a turn that is followed through all protocols at once", { concurrency: true }, () => {
+  for (const [outcome, rest] of [
+    ["completed", "/slow 20 500"], ["failed", "/slow 20 500\n/fail auth"], ["cancelled", "/slow 20 900"],
+  ]) {
+    test(`a ${outcome} turn is the same in each`, async () => {
+      const id = randomUUID();
+      const found = Object.fromEntries(Object.keys(followers).map((name) => [name, nothing()]));
+      const inPage = found["AI SDK"] = nothing();
+      const own = page(id, {
+        onFinish({ isError, finishReason }) {
+          inPage.outcome = isError ? "failed" : finishReason === "stop" ? "completed" : "cancelled";
+        },
+      });
+      const sent = own.sendMessage({ text: `/tool echo {"text": "a"}\n/then ${rest}` });
+      const turn = await until(() => own.lastMessage?.role === "assistant" && own.lastMessage.id);
+      const following = Object.entries(followers).map(([name, follow]) => follow(turn, id, found[name]));
+      if (outcome === "cancelled") {
+        await until(() => Object.keys(followers).every((name) => found[name].text));
+        await native(`/v1/sessions/${id}/abort`, { method: "POST" });
+      }
+      await Promise.all([sent, ...following]);
+      const parts = own.lastMessage.parts.filter((part) => part.type === "dynamic-tool");
+      inPage.text = text(own.lastMessage);
+      inPage.calls = parts.map((part) => part.toolName);
+      inPage.results = parts.map((part) => part.output);
 
-    const expected = { text: found.eventsource.text, calls: ["echo"], results: ["a"], outcome };
-    assert.match(expected.text, /^word1 word2 /);
-    const withoutTools = { ...expected, calls: undefined, results: undefined };
-    for (const [name, its] of Object.entries(found)) assert.deepEqual(its, its.calls ? expected : withoutTools, name);
-    const whole = await native(`/v1/sessions/${id}/turns/${turn}`);
-    assert.equal(whole.status, outcome === "cancelled" ? "canceled" : outcome);
-    if (outcome === "completed") assert.equal(whole.reply.text, expected.text);
-  });
-}
+      const expected = { text: found.eventsource.text, calls: ["echo"], results: ["a"], outcome };
+      assert.match(expected.text, /^word1 word2 /);
+      const withoutTools = { ...expected, calls: undefined, results: undefined };
+      for (const [name, its] of Object.entries(found)) assert.deepEqual(its, its.calls ? expected : withoutTools, name);
+      const whole = await native(`/v1/sessions/${id}/turns/${turn}`);
+      assert.equal(whole.status, outcome === "cancelled" ? "canceled" : outcome);
+      if (outcome === "completed") assert.equal(whole.reply.text, expected.text);
+    });
+  }
+});
 
 const asks = '/tool echo {"text": "approved"}';
 

@@ -58,6 +58,9 @@ test("AI SDK: an approval, and a refusal", async () => {
     const isDone = () => chat.status === "ready" && chat.lastMessage.parts.some((part) => part.type === "text");
     for (let tries = 0; tries < 400 && !isDone(); tries++) await new Promise((resolve) => setTimeout(resolve, 25));
     assert.deepEqual([find("echo").state, find("subagent").state], [state, "output-available"]);
+    assert.notEqual(find("subagent").output.status, "waiting", "the result replaces what was there");
+    const reply = chat.lastMessage.parts.filter((part) => part.type === "text").map((part) => part.text).join("");
+    if (approved) assert.match(reply, /from the child/);
     assert.deepEqual([errors, chat.messages.length], [[], 2], "it is the same message");
   }
 });
