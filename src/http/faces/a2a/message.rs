@@ -34,7 +34,7 @@ pub(super) struct Configuration {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Message {
     message_id: String,
-    /// Only checked: what a client sends is of its user.
+    /// The role is only checked: every message of a client is a message of its user.
     #[serde(rename = "role")]
     _role: Role,
     #[serde(default, deserialize_with = "or_default")]

@@ -274,7 +274,7 @@ impl ChatMessage {
 struct FilePart<'a> {
     url: Option<&'a str>,
     name: Option<&'a str>,
-    /// What it is if its URL does not say so.
+    /// The kind of the file if its URL has no media type.
     kind: Option<&'static str>,
 }
 

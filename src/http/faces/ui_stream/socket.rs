@@ -129,7 +129,7 @@ mod tests {
         let abort = json!({"type": "abort", "requestId": "r"});
         assert_eq!(ChatSocket.read(&abort.to_string()), Ok(Incoming::Stop("r".into())));
         assert!(ChatSocket.read("{}").is_err());
-        // The id of what is refused.
+        // A refused frame is answered with its id.
         let large = json!({"type": "send", "messages": ["x".repeat(MAX_BODY)], "requestId": "r"}).to_string();
         for (frame, id) in
             [(&*large, Some("r")), (r#"{"requestId": "r"}"#, Some("r")), ("{}", None), ("{", None)]
