@@ -50,7 +50,13 @@ impl HarnessAgent {
     pub(super) fn restore_state(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
         if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
             // Older logs store `turn.reflected` as `reflection.completed`.
-            let kinds = &["tool.started", "tool.completed", "turn.reflected", "reflection.completed"];
+            let kinds = &[
+                "tool.started",
+                "tool.completed",
+                "turn.reflected",
+                "reflection.completed",
+                "model.fallback",
+            ];
             let own = Select { turn: Some(cx.turn()), kinds, ..Select::default() };
             let state = cx.session.state();
             for record in cx.session.records(own) {

@@ -1,4 +1,4 @@
-//! Lets another model answer when the session's model fails.
+//! Lets another model take over when the session's model fails.
 
 use super::{preparer::PreparedRequest, react::ReactAgent};
 use crate::session::WriteError;
@@ -29,9 +29,14 @@ pub(super) fn next(
     let limits = &state.guidance.tenant_policy.limits;
     let needs_price = state.activity.turn.as_ref().is_some_and(|turn| turn.budget.max_cost_usd.is_some());
     let models = &settings.fallback_models;
-    let tried = models.iter().position(|model| *model == failed.model).map_or(0, |place| place + 1);
+    // The session's model may be in the list, too. Each model is asked once.
+    let taken_over = turn.cx.state.fallback();
+    let tried = taken_over.and_then(|own| models.iter().position(|model| *model == own));
+    let tried = tried.map_or(0, |place| place + 1);
+    let chosen = state.meta.model.clone().unwrap_or_else(|| turn.agent.models.default_model());
     let usable = |model: &&String| {
         **model != failed.model
+            && **model != chosen
             && turn.agent.find_model(model, limits).is_ok()
             && (!needs_price || turn.agent.models.price(model).is_some())
     };
@@ -46,8 +51,5 @@ pub(super) fn take_over(
     why: ModelErrorKind,
 ) -> Result<(), WriteError> {
     let (previous, reason) = (previous.to_owned(), why.code().to_owned());
-    let record = EventKind::ModelFallback { model: model.clone(), previous, reason };
-    turn.journal(vec![record], |_, _| ())?;
-    turn.cx.state.fall_back(model);
-    Ok(())
+    turn.journal(vec![EventKind::ModelFallback { model, previous, reason }], |_, _| ())
 }

@@ -126,7 +126,10 @@ pub(super) fn prepare(
 ) -> Result<PreparedRequest, PrepareError> {
     let state = cx.session.state();
     let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
-    let chosen = cx.state.fallback().or_else(|| state.meta.model.clone());
+    let limits = &state.guidance.tenant_policy.limits;
+    // A model that has taken over before a restart may not be usable any more.
+    let taken_over = cx.state.fallback().filter(|model| agent.find_model(model, limits).is_ok());
+    let chosen = taken_over.or_else(|| state.meta.model.clone());
     let model = chosen.unwrap_or_else(|| agent.models.default_model());
     let (provider, name) =
         agent.find_model(&model, &state.guidance.tenant_policy.limits).map_err(|error| turn_error(&error))?;

@@ -109,6 +109,7 @@ impl RuntimeState {
                 }
             }
             EventKind::TurnReflected { note, stub: false, .. } => inner.reflection = Some(note.clone()),
+            EventKind::ModelFallback { model, .. } => inner.fallback = Some(model.clone()),
             _ => {}
         }
     }
@@ -178,11 +179,6 @@ impl RuntimeState {
     /// Returns the model that has taken over from the session's.
     pub(super) fn fallback(&self) -> Option<String> {
         self.inner.borrow().fallback.clone()
-    }
-
-    /// Makes a model take over until the end of the turn.
-    pub(super) fn fall_back(&self, model: String) {
-        self.inner.borrow_mut().fallback = Some(model);
     }
 
     /// Marks a call as passed to its tool: from here on it may have had an effect.

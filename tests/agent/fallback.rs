@@ -1,11 +1,13 @@
 //! Models that take over when the session's model fails.
 
-use crate::scripts::step_of;
+use crate::scripts::{ruling, step_of};
 use crate::stage::Stage;
 use edge_harness::agent::Settings;
 use edge_harness::platform::in_memory::models::{ScriptedModels, answer, call};
+use edge_harness::session::Draft;
 use edge_harness::types::{
-    ModelError, ModelErrorKind, ModelEvent, ModelList, ModelRequest, Part, TenantLimits, TenantPolicy,
+    Approver, Decision, ModelError, ModelErrorKind, ModelEvent, ModelList, ModelRequest, Part, Policy, Rules,
+    TenantLimits, TenantPolicy,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -42,7 +44,7 @@ fn of_kind(stage: &Stage, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn another_model_answers_until_the_end_of_the_turn() {
+fn another_model_takes_over_until_the_end_of_the_turn() {
     let (stage, models) = failing(ModelErrorKind::Unavailable, Vec::new(), Settings::default());
     stage.post("t1", "hello");
     stage.settle();
@@ -60,6 +62,7 @@ fn another_model_answers_until_the_end_of_the_turn() {
         ]
     );
     let usage = of_kind(&stage, "usage.updated");
+    assert_eq!(usage.len(), 2);
     assert!(usage.iter().all(|record| record["model"] == "scripted/third"), "{usage:?}");
     assert_eq!(of_kind(&stage, "turn.completed")[0]["model"], "scripted/third");
     // The next turn starts with the session's model.
@@ -116,4 +119,30 @@ fn models_that_the_tenant_may_not_use_are_skipped() {
     stage.post("t1", "hello");
     stage.settle();
     assert_eq!(asked(&models), ["model", "third", "third"]);
+}
+
+#[test]
+fn the_model_that_has_taken_over_stays_after_a_suspension_and_a_restart() {
+    let permissions = Rules { default: Some(Policy::Ask), ..Rules::default() };
+    let settings = Settings { permissions, ..Settings::default() };
+    let (stage, models) = failing(ModelErrorKind::Unavailable, Vec::new(), settings);
+    stage.post("t1", "hello");
+    stage.settle_waiting();
+    stage.crash();
+    let decision = ruling(Decision::Approve);
+    stage.host().decide(&stage.session(), &"c1".into(), decision, Approver::default()).unwrap();
+    stage.settle();
+    assert_eq!(asked(&models), ["model", "second", "third", "third"]);
+    assert_eq!(of_kind(&stage, "model.fallback").len(), 2);
+}
+
+#[test]
+fn the_sessions_model_may_be_one_of_those_that_take_over() {
+    let (stage, models) = failing(ModelErrorKind::Unavailable, Vec::new(), Settings::default());
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    let change = |draft: &mut Draft| draft.set_model(Some("scripted/second".into()));
+    stage.session().commit(stage.host().now(), change).unwrap();
+    stage.post("t1", "hello");
+    stage.settle();
+    assert_eq!(asked(&models), ["second", "third", "third"]);
 }

@@ -39,8 +39,8 @@ pub(super) struct LedgerState {
     sent_at: Cell<Timestamp>,
     /// When decisions may be added to the audit trail again.
     audit_after: Cell<Timestamp>,
-    /// The end of the last minute for which the ledger has refused a request.
-    requests_end_at: Cell<Timestamp>,
+    /// The limit at which the ledger has last refused a request, and the end of its minute.
+    requests_refused: Cell<(u32, Timestamp)>,
 }
 
 /// The permission to store one more turn. The session counts it as open until this is dropped.
@@ -73,15 +73,18 @@ impl SessionHost {
     pub async fn count_request(self: &Rc<Self>, tenant: &TenantId) -> Result<(), Problem> {
         self.open()?;
         let Some(limit) = self.tenant_limits().requests_per_min else { return Ok(()) };
-        if self.ledger.requests_end_at.get() <= self.now() {
+        let (refused_limit, ends_at) = self.ledger.requests_refused.get();
+        if refused_limit != limit || ends_at <= self.now() {
             let taken = self.ports.ledger.take_requests(tenant, 1, limit);
             match within(self.ports.clock.as_ref(), ADMISSION_TIMEOUT, taken).await {
                 // Remembered, so that a client that repeats its command does not keep the ledger busy.
-                Ok(Ok(RequestBlock { granted: 0, ends_at })) => self.ledger.requests_end_at.set(ends_at),
+                Ok(Ok(RequestBlock { granted: 0, ends_at })) => {
+                    self.ledger.requests_refused.set((limit, ends_at))
+                }
                 Ok(Ok(_) | Err(_)) | Err(_) => return Ok(()),
             }
         }
-        let resets_at = self.ledger.requests_end_at.get();
+        let (_, resets_at) = self.ledger.requests_refused.get();
         let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at };
         Err(Problem::over_limit(reached, self.now()))
     }

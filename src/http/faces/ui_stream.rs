@@ -29,6 +29,7 @@ use futures::{
     future::{LocalBoxFuture, ready},
 };
 use http::StatusCode;
+use serde_json::Value;
 use std::rc::Rc;
 
 /// The face of a request that posts a message.
@@ -54,11 +55,13 @@ struct UiStream {
     is_continued: bool,
     /// The calls that the client has decided in the message.
     decided: Vec<Decided>,
+    /// The chunks that mark what the client has answered as done.
+    answered: Vec<Value>,
 }
 
 impl UiStream {
     fn writer(&self, turn: &TurnId) -> Writer {
-        Writer::new(turn, self.client_tools.clone(), self.decided.clone())
+        Writer::new(turn, self.client_tools.clone(), self.decided.clone(), self.answered.clone())
     }
 }
 
@@ -93,12 +96,12 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
     let mut pending = flattened(&pending);
     pending.retain(|call| call.kind != WaitKind::Subagent);
-    let Asked { transcript, new, message, decided } =
+    let Asked { transcript, new, message, decided, answered } =
         asked.read(|id| pending.iter().find(|call| call.call_id == *id).map(|call| call.kind))?;
     // A new message ends a turn that waits, and with it the tools of that turn.
     let continued = session.filter(|_| matches!(new, New::Results(_)));
     client_tools.extend(tools_of_clients(call, continued));
-    let format = UiStream { client_tools, is_continued: true, decided };
+    let format = UiStream { client_tools, is_continued: true, decided, answered };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
     {
@@ -150,7 +153,7 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
     let Some(turn) = turn else { return nothing() };
     let client_tools = tools_of_clients(call, Some(session));
-    let format = UiStream { client_tools, is_continued: false, decided: Vec::new() };
+    let format = UiStream { client_tools, is_continued: false, decided: Vec::new(), answered: Vec::new() };
     TurnSubscription::current(call, session, &turn, Rc::new(format))?.respond(session).await
 }
 

@@ -103,8 +103,8 @@ pub const TOPIC: Topic = Topic {
             expects: "at most 4 ids of models separated by commas",
             doc: "The models that take over, in this order, when a session's model fails before its first token: when the \
                   provider is not available or does not respond, and after retries when it receives too many requests. \
-                  The model that takes over answers until the end of the turn; the next turn starts with the session's \
-                  model again. Models that the tenant may not use are skipped, and with a limit of cost those without a \
+                  It stays until the end of the turn; the next turn starts with the session's \
+                  model again. Models that the tenant may not use are skipped, and with `max_cost_usd` those without a \
                   price. The event `model.fallback` and the turn's usage name the model.",
             example: "",
         },

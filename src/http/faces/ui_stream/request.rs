@@ -8,7 +8,7 @@ use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
 use crate::types::{CallId, Problem, WaitKind};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,6 +57,8 @@ struct UiPart {
     output: Value,
     error_text: Option<String>,
     approval: Option<UiApproval>,
+    #[serde(default)]
+    provider_executed: bool,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +74,8 @@ pub(super) struct Asked {
     pub message: MessageBody,
     /// The calls that the page has decided in the message.
     pub decided: Vec<Decided>,
+    /// The chunks that mark what the page has answered as done.
+    pub answered: Vec<Value>,
 }
 
 /// A call that the page has decided.
@@ -122,7 +126,7 @@ impl ChatRequest {
         let Some(last) = messages.pop() else {
             return Err(Problem::field("/messages", "expected a message"));
         };
-        let mut decided = Vec::new();
+        let (mut decided, mut answered) = (Vec::new(), Vec::new());
         let (new, message) = match last.role {
             UiRole::User => {
                 let body = MessageBody {
@@ -135,13 +139,14 @@ impl ChatRequest {
             UiRole::Assistant => {
                 let results = last.results(waits);
                 decided = last.decided(&results);
+                answered = last.answered();
                 (New::Results(results), MessageBody::default())
             }
             UiRole::System => {
                 return Err(Problem::field(at, "the last message must be of the user or the assistant"));
             }
         };
-        Ok(Asked { transcript: transcript(messages), new, message, decided })
+        Ok(Asked { transcript: transcript(messages), new, message, decided, answered })
     }
 }
 
@@ -176,6 +181,26 @@ impl UiMessage {
         self.parts.iter().filter(is_tool).filter_map(|part| Some((part, part.tool_call_id.as_deref()?)))
     }
 
+    fn answered(&self) -> Vec<Value> {
+        let of_page = self.calls().filter(|(part, _)| !part.provider_executed);
+        let chunks = of_page.filter_map(|(part, id)| {
+            let mut chunk = json!({"toolCallId": id, "dynamic": true, "providerExecuted": true});
+            match part.state.as_deref()? {
+                "output-available" => {
+                    chunk["type"] = "tool-output-available".into();
+                    chunk["output"] = part.output.clone();
+                }
+                "output-error" => {
+                    chunk["type"] = "tool-output-error".into();
+                    chunk["errorText"] = part.error_text.as_deref().unwrap_or_default().into();
+                }
+                _ => return None,
+            }
+            Some(chunk)
+        });
+        chunks.collect()
+    }
+
     fn decided(&self, sent: &[CallResult]) -> Vec<Decided> {
         let responded = self.calls().filter(|(part, _)| part.state.as_deref() == Some("approval-responded"));
         let decided = responded.map(|(part, id)| {
@@ -192,8 +217,8 @@ impl UiMessage {
         let waiting = self.calls().filter_map(|(part, id)| Some((part, id, waits(&id.into())?)));
         let results = waiting.filter_map(|(part, id, kind)| {
             let given = match (part.state.as_deref()?, &part.approval) {
-                // A call may wait for an approval and then for an answer. The page can have the one when the call waits for
-                // the other.
+                // A call may wait for an approval and then for an answer. The page can still have the approval when the call
+                // waits for the answer.
                 ("approval-responded", Some(approval)) if kind == WaitKind::Approval => Given::Decision(
                     approval.approved?,
                     approval.reason.clone().filter(|text| !text.is_empty()),

@@ -31,12 +31,14 @@ pub(super) struct Writer {
     open: Option<Open>,
     /// The calls that wait for approval.
     asked: Vec<CallId>,
-    /// The calls of the agent's own tools without an outcome.
+    /// The calls without an outcome.
     unfinished: Vec<CallId>,
     /// The calls that were suspended for an answer.
     suspended: Vec<CallId>,
     /// The calls that the page has decided in the message, and whose parts therefore have no output.
     decided: Vec<Decided>,
+    /// The chunks that mark what the page has answered as done.
+    answered: Vec<Value>,
     usage: Usage,
 }
 
@@ -47,7 +49,12 @@ struct Open {
 
 impl Writer {
     /// Writes what comes next, up to the next wait.
-    pub fn new(turn: &TurnId, client_tools: Vec<String>, decided: Vec<Decided>) -> Self {
+    pub fn new(
+        turn: &TurnId,
+        client_tools: Vec<String>,
+        decided: Vec<Decided>,
+        answered: Vec<Value>,
+    ) -> Self {
         Self {
             turn: turn.clone(),
             client_tools,
@@ -62,6 +69,7 @@ impl Writer {
             unfinished: Vec::new(),
             suspended: Vec::new(),
             decided,
+            answered,
             usage: Usage::default(),
         }
     }
@@ -230,6 +238,12 @@ impl Writer {
     }
 
     fn wait(&mut self, pending: &[Pending], out: &mut Vec<u8>) {
+        // A page that sends its answers by itself would send them again after each response, because the step goes on.
+        for chunk in std::mem::take(&mut self.answered) {
+            if pending.iter().all(|call| chunk["toolCallId"] != json!(call.call_id)) {
+                sse::write(&chunk, out);
+            }
+        }
         for call in pending {
             let call_id = &call.call_id;
             match call.kind {
@@ -378,9 +392,7 @@ impl Projection for Writer {
                 self.begin_step(message, out);
                 self.close(out);
                 self.call(call_id, name, args, out);
-                if !self.is_of_client(name) {
-                    self.unfinished.push(call_id.clone());
-                }
+                self.unfinished.push(call_id.clone());
             }
             EventKind::ToolApprovalRequired { call_id, .. } => self.ask(call_id, out),
             EventKind::ApprovalDecided { call_id, decision, reason, .. } => {
