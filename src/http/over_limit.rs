@@ -1,4 +1,4 @@
-//! Refuses requests over a limit of their tenant, at the tenant's [pace](super::refusal_pace).
+//! Refuses requests over a limit of their tenant, at the pace of `refusal_pace`.
 
 use super::gateway::Gateway;
 use crate::types::{Problem, Reached, TenantId, Timestamp};
