@@ -47,17 +47,22 @@ pub fn order(ledger: &Ledger, view: &View) {
     let tenant = view.name.split('/').next().unwrap_or_default();
     let rules_change = ledger.scenario.people.tenants.get(tenant).is_some_and(|policies| policies.len() > 1);
     for turn in &view.turns {
-        // An approval may change the arguments of a call that has run before and was interrupted.
-        let mut first_runs: BTreeMap<&str, &Run> = BTreeMap::new();
+        // An approval may change the arguments of a call that has run before and was interrupted: then its first and its
+        // last run touch different resources.
+        let (mut first_runs, mut last_runs) = (BTreeMap::<&str, &Run>::new(), BTreeMap::<&str, &Run>::new());
         for run in runs_of(&runs, view, turn) {
             first_runs.entry(&run.call_id).or_insert(run);
+            last_runs.insert(&run.call_id, run);
         }
         for (place, second) in turn.calls.iter().enumerate() {
             let Some(second_run) = first_runs.get(second.id.as_str()) else { continue };
             let begins = second_run.began;
             for first in turn.calls[..place].iter().filter(|first| first.message == second.message) {
                 let Some(first_run) = first_runs.get(first.id.as_str()) else { continue };
-                let conflict = !first.reads || !second.reads || first_run.touches == second_run.touches;
+                let runs_of_first = [Some(first_run), last_runs.get(first.id.as_str())];
+                let touches_same =
+                    runs_of_first.into_iter().flatten().all(|run| run.touches == second_run.touches);
+                let conflict = !first.reads || !second.reads || touches_same;
                 // A call that was interrupted, and that new rules deny, does not run again.
                 let over =
                     view.outcome(first).is_some_and(|own| own.moment < begins || outcome(own) == "denied");
