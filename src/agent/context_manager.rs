@@ -101,14 +101,11 @@ impl ContextManager {
         }
     }
 
-    /// Returns a handle to the context of the current turn. `fixed` is the number of tokens in its request
-    /// besides the conversation.
-    pub fn in_turn(self: &Rc<Self>, cx: &RuntimeContext, fixed: u64) -> ContextHandle {
+    /// Returns a handle to the context of the current turn, whose request goes to `model`. `fixed` is the number of tokens in
+    /// the request besides the conversation.
+    pub fn in_turn(self: &Rc<Self>, cx: &RuntimeContext, model: &str, fixed: u64) -> ContextHandle {
         let handle = self.handle(&cx.session, &cx.clock, Some(cx.permit.clone()), fixed);
-        match cx.state.fallback() {
-            Some(model) => ContextHandle { model, ..handle },
-            None => handle,
-        }
+        ContextHandle { model: model.to_owned(), ..handle }
     }
 }
 

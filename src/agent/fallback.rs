@@ -33,7 +33,7 @@ pub(super) fn next(
     let taken_over = turn.cx.state.fallback();
     let tried = taken_over.and_then(|own| models.iter().position(|model| *model == own));
     let tried = tried.map_or(0, |place| place + 1);
-    let chosen = state.meta.model.clone().unwrap_or_else(|| turn.agent.models.default_model());
+    let chosen = turn.agent.model_of(&state.meta);
     let usable = |model: &&String| {
         **model != failed.model
             && **model != chosen

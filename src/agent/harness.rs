@@ -8,8 +8,8 @@ use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::Modes;
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
-    FilePath, GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionState, TenantLimits,
-    ToolSpec, WaitKind,
+    FilePath, GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionMeta, SessionState,
+    TenantLimits, ToolSpec, WaitKind,
 };
 use futures::{FutureExt, future::join_all};
 use std::rc::Rc;
@@ -189,6 +189,11 @@ impl HarnessAgent {
         &self.models
     }
 
+    /// Returns the model of a session.
+    pub(super) fn model_of(&self, meta: &SessionMeta) -> String {
+        meta.model.clone().unwrap_or_else(|| self.models.default_model())
+    }
+
     /// Finds the model `provider/model`, if sessions of the tenant may use it. Returns it with the provider's own name
     /// for it.
     ///
@@ -248,6 +253,7 @@ impl HarnessAgent {
     }
 }
 
+/// Finds a tool by its name.
 fn named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
     tools.iter().find(|spec| spec.name == name)
 }

@@ -117,7 +117,7 @@ pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), S
     Ok(())
 }
 
-/// Builds a request to the session's model.
+/// Builds a request to the session's model, or to the one that has taken over.
 pub(super) fn prepare(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
@@ -129,10 +129,8 @@ pub(super) fn prepare(
     let limits = &state.guidance.tenant_policy.limits;
     // A model that has taken over before a restart may not be usable any more.
     let taken_over = cx.state.fallback().filter(|model| agent.find_model(model, limits).is_ok());
-    let chosen = taken_over.or_else(|| state.meta.model.clone());
-    let model = chosen.unwrap_or_else(|| agent.models.default_model());
-    let (provider, name) =
-        agent.find_model(&model, &state.guidance.tenant_policy.limits).map_err(|error| turn_error(&error))?;
+    let model = taken_over.unwrap_or_else(|| agent.model_of(&state.meta));
+    let (provider, name) = agent.find_model(&model, limits).map_err(|error| turn_error(&error))?;
     let price = agent.models.price(&model);
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
         // The model was changed after the message was accepted.

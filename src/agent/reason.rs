@@ -13,66 +13,45 @@ use crate::model::retry::RetryPolicy;
 use crate::session::{WriteError, tokens};
 use crate::turn::{PricedUsage, TurnMachine, structured};
 use crate::types::{
-    CompactReason, Effect, EventKind, FinishReason, Message, MessageId, ModelErrorKind, ModelRequest,
-    ModelResponse, Part, Role, StopReason, ToolCall, TurnError, Usage, WindowUse, id,
+    CompactReason, Effect, EventKind, FinishReason, Message, MessageId, ModelError, ModelErrorKind,
+    ModelRequest, ModelResponse, Part, Role, StopReason, ToolCall, TurnError, Usage, WindowUse, id,
 };
 use std::{collections::HashSet, rc::Rc};
+
+/// The result of a model call.
+enum Called {
+    /// The model has responded, with this message.
+    Responded(MessageId, ModelResponse),
+    /// The request was too long. The window is smaller now.
+    Shrunk,
+    /// The model failed, and another one has taken over.
+    TakenOver,
+    /// The model failed.
+    Failed(ModelError),
+}
 
 impl ReactAgent<'_> {
     /// Makes one model call, with retries. Returns the ending if the turn ends with it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
-        let mut prepared = match self.prepare_request(purpose).await {
-            Ok(prepared) => prepared,
-            Err(error) => return error.ending().map(Some),
-        };
-        let started = self.cx.clock.now();
-        let (mut tries, mut shrunk) = (1, false);
-        let (message, response) = loop {
-            let message = self.agent.new_id();
-            let events = prepared.provider.stream(prepared.request.clone());
-            let FailedAttempt { error, mut shown } = match stream::forward(self.cx, &message, events).await {
-                Ok(response) => break (message, response),
-                Err(failed) => failed,
+        let mut is_shrunk = false;
+        let (prepared, started, message, response) = loop {
+            let prepared = match self.prepare_request(purpose).await {
+                Ok(prepared) => prepared,
+                Err(error) => return error.ending().map(Some),
             };
-            if error.kind == ModelErrorKind::Overflow && !shrunk && self.agent.context_manager.is_some() {
-                shrunk = true;
-                if shown {
-                    // Close the message first: records drafted while it streams are deferred.
-                    self.restart_message(error.kind.code())?;
-                    shown = false;
-                }
-                if self.shrink_context(&prepared).await? {
-                    prepared = match self.prepare_request(purpose).await {
-                        Ok(prepared) => prepared,
-                        Err(error) => return error.ending().map(Some),
-                    };
-                    continue;
+            let started = self.cx.clock.now();
+            match self.call_model(&prepared, is_shrunk).await? {
+                Called::Responded(message, response) => break (prepared, started, message, response),
+                Called::Shrunk => is_shrunk = true,
+                Called::TakenOver => is_shrunk = false,
+                Called::Failed(error) => {
+                    return Ok(Some(match purpose {
+                        // A turn that hits a bound completes with or without a final summary.
+                        Purpose::Summary(reason) if is_bound(reason) => Ending::new(reason),
+                        _ => Ending::failed(turn_error(&error)),
+                    }));
                 }
             }
-            let mut random = [0; 4];
-            self.agent.entropy.fill(&mut random);
-            let delay = RetryPolicy::default().delay(tries, &error, u32::from_le_bytes(random));
-            if !shown && let Some(model) = fallback::next(self, &prepared, &error, delay.is_some()) {
-                fallback::take_over(self, model, &prepared.model, error.kind)?;
-                (tries, shrunk) = (1, false);
-                prepared = match self.prepare_request(purpose).await {
-                    Ok(prepared) => prepared,
-                    Err(error) => return error.ending().map(Some),
-                };
-                continue;
-            }
-            let Some(delay) = delay else {
-                return Ok(Some(match purpose {
-                    // A turn that hits a bound completes with or without a final summary.
-                    Purpose::Summary(reason) if is_bound(reason) => Ending::new(reason),
-                    _ => Ending::failed(turn_error(&error)),
-                }));
-            };
-            if shown {
-                self.restart_message(error.kind.code())?;
-            }
-            tries += 1;
-            self.cx.clock.sleep(delay).await;
         };
 
         let elapsed = self.cx.clock.now().since(started);
@@ -85,6 +64,41 @@ impl ReactAgent<'_> {
         self.journal_response(message, event.response, prepared.price, purpose)
     }
 
+    /// Calls the model until it responds, or another attempt with this request cannot help. `is_shrunk` is whether the window
+    /// was shrunk for this model.
+    async fn call_model(&self, prepared: &PreparedRequest, is_shrunk: bool) -> Result<Called, WriteError> {
+        let mut tries = 1;
+        loop {
+            let message = self.agent.new_id();
+            let events = prepared.provider.stream(prepared.request.clone());
+            let FailedAttempt { error, shown } = match stream::forward(self.cx, &message, events).await {
+                Ok(response) => return Ok(Called::Responded(message, response)),
+                Err(failed) => failed,
+            };
+            if error.kind == ModelErrorKind::Overflow && !is_shrunk && self.agent.context_manager.is_some() {
+                if shown {
+                    // Close the message first: records drafted while it streams are deferred.
+                    self.restart_message(error.kind.code())?;
+                }
+                let is_smaller = self.shrink_context(prepared).await?;
+                return Ok(if is_smaller { Called::Shrunk } else { Called::Failed(error) });
+            }
+            let mut random = [0; 4];
+            self.agent.entropy.fill(&mut random);
+            let delay = RetryPolicy::default().delay(tries, &error, u32::from_le_bytes(random));
+            if !shown && let Some(model) = fallback::next(self, prepared, &error, delay.is_some()) {
+                fallback::take_over(self, model, &prepared.model, error.kind)?;
+                return Ok(Called::TakenOver);
+            }
+            let Some(delay) = delay else { return Ok(Called::Failed(error)) };
+            if shown {
+                self.restart_message(error.kind.code())?;
+            }
+            tries += 1;
+            self.cx.clock.sleep(delay).await;
+        }
+    }
+
     /// Prepares a model call: shrinks the window if necessary, builds the request and runs the hooks.
     pub(super) async fn prepare_request(&self, purpose: Purpose) -> Result<PreparedRequest, PrepareError> {
         let mut prepared = preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)?;
@@ -94,10 +108,10 @@ impl ReactAgent<'_> {
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
         let fixed = if known > 0 { known } else { self.fixed_tokens(&prepared.request) };
         // Before the hooks, so that their changes to the request are kept.
-        context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
+        context_manager.strategy.before_call(&context_manager.in_turn(self.cx, &prepared.model, fixed)).await;
         prepared.request.messages = self.cx.messages();
         let prepared = self.run_pre_reasoning(prepared).await?;
-        let handle = context_manager.in_turn(self.cx, prepared.fixed);
+        let handle = context_manager.in_turn(self.cx, &prepared.model, prepared.fixed);
         let fill = handle.fill();
         // A request over the limit would certainly be refused.
         if fill.total() > fill.limit()
@@ -154,7 +168,7 @@ impl ReactAgent<'_> {
             gauge.refuse(estimated);
             draft.set_gauge(gauge);
         })?;
-        let handle = context_manager.in_turn(self.cx, prepared.fixed);
+        let handle = context_manager.in_turn(self.cx, &prepared.model, prepared.fixed);
         Ok(context_manager.strategy.make_room(&handle, CompactReason::Overflow).await.unwrap_or(false))
     }
 

@@ -48,7 +48,7 @@ impl SessionHost {
     /// Checks that the session may use its model.
     fn check_model(&self, session: &Session) -> Result<(), ModelError> {
         let state = session.state();
-        let model = state.meta.model.clone().unwrap_or_else(|| self.agent.models.default_model());
+        let model = self.agent.model_of(&state.meta);
         self.agent.find_model(&model, &state.guidance.tenant_policy.limits).map(drop)
     }
 }
