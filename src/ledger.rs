@@ -20,7 +20,7 @@ use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use std::{cell::Cell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 /// How long a slot lasts whose turn has been admitted. A turn that has started renews it.
 pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
@@ -129,29 +129,21 @@ struct Requests {
 /// The ledger of one tenant. Its state is in the documents of its store, which no session shares.
 pub struct TenantLedger {
     store: Rc<dyn SessionStore>,
-    is_checked: Cell<bool>,
 }
 
 impl TenantLedger {
     /// Opens the ledger in a store.
-    pub fn new(store: Rc<dyn SessionStore>) -> Self {
-        Self { store, is_checked: Cell::default() }
-    }
-
-    /// Checks that no newer version has written the ledger. Call it before anything else.
     ///
     /// # Errors
-    /// If a newer version has, or the store fails.
-    pub fn check(&self) -> Result<(), StoreError> {
-        if !self.is_checked.get() {
-            let stored = self.read::<u32>(key::SCHEMA)?.unwrap_or(1);
-            if stored > SCHEMA {
-                let why = format!("a newer version has written the ledger: {stored} instead of {SCHEMA}");
-                return Err(StoreError(why));
-            }
-            self.is_checked.set(true);
+    /// If a newer version has written the ledger, or the store fails.
+    pub fn open(store: Rc<dyn SessionStore>) -> Result<Self, StoreError> {
+        let ledger = Self { store };
+        let stored = ledger.read::<u32>(key::SCHEMA)?.unwrap_or(1);
+        if stored > SCHEMA {
+            let why = format!("a newer version has written the ledger: {stored} instead of {SCHEMA}");
+            return Err(StoreError(why));
         }
-        Ok(())
+        Ok(ledger)
     }
 
     /// Decides whether a session may start one more turn.

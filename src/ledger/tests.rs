@@ -8,7 +8,7 @@ const NOW: Timestamp = Timestamp(1_795_176_000_000);
 const BIRTH: Timestamp = Timestamp(1_795_000_000_000);
 
 fn ledger() -> TenantLedger {
-    TenantLedger::new(Rc::<MemorySessionStore>::default())
+    TenantLedger::open(Rc::<MemorySessionStore>::default()).unwrap()
 }
 
 fn standing(sent_at: Timestamp, open_turns: u32) -> Standing {
@@ -163,7 +163,7 @@ fn a_session_with_the_id_of_an_erased_one_is_counted_from_its_start() {
 #[test]
 fn old_usage_and_erased_sessions_are_deleted() {
     let store = Rc::<MemorySessionStore>::default();
-    let ledger = TenantLedger::new(store.clone());
+    let ledger = TenantLedger::open(store.clone()).unwrap();
     let last = Report { is_last: true, ..report("a", 0, 4, vec![row(Day::of(NOW), "ann", 1, 10)], NOW) };
     ledger.report(&last, NOW).unwrap();
     let later = NOW + Duration::from_hours(24 * (RETENTION_DAYS + 1));
@@ -179,7 +179,7 @@ fn old_usage_and_erased_sessions_are_deleted() {
 #[test]
 fn many_sessions_are_erased_on_a_day() {
     let store = Rc::<MemorySessionStore>::default();
-    let ledger = TenantLedger::new(store.clone());
+    let ledger = TenantLedger::open(store.clone()).unwrap();
     // A list from before each session had its own key.
     let day = Day::of(NOW);
     let old = (key::erased(day), "[\"old\"]".to_owned());
@@ -329,7 +329,7 @@ fn a_ledger_of_a_newer_version_is_left_alone() {
     let store = Rc::<MemorySessionStore>::default();
     let newer = Batch { put: vec![(key::SCHEMA.to_owned(), "2".to_owned())], ..Batch::default() };
     store.commit(newer).unwrap();
-    let refused = TenantLedger::new(store).check().unwrap_err();
+    let refused = TenantLedger::open(store).err().unwrap();
     assert!(refused.0.contains("a newer version has written the ledger"), "{refused}");
-    assert_eq!(TenantLedger::new(Rc::<MemorySessionStore>::default()).check(), Ok(()));
+    assert!(TenantLedger::open(Rc::<MemorySessionStore>::default()).is_ok());
 }

@@ -8,12 +8,12 @@ use super::{
 };
 use crate::ledger::TenantLedger;
 use crate::platform::sql::SqlSessionStore;
-use crate::ports::{Clock, Ledger, LedgerError, Log, StoreError, ledger::LedgerResult};
+use crate::ports::{Clock, Ledger, LedgerError, Log, SessionStore, StoreError, ledger::LedgerResult};
 use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, UsageRow};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
-use std::{panic::AssertUnwindSafe, rc::Rc};
+use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{
     DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, Result, State,
     durable_object,
@@ -34,19 +34,27 @@ enum Message {
 /// The Durable Object.
 #[durable_object]
 pub struct TenantObject {
-    inner: AssertUnwindSafe<(TenantLedger, Rc<dyn Clock>)>,
+    inner: AssertUnwindSafe<Inner>,
+}
+
+struct Inner {
+    store: Rc<dyn SessionStore>,
+    /// The ledger, once it is open.
+    ledger: OnceCell<TenantLedger>,
+    clock: Rc<dyn Clock>,
 }
 
 impl DurableObject for TenantObject {
     fn new(state: State, _env: Env) -> Self {
         let store = Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage())));
-        Self { inner: AssertUnwindSafe((TenantLedger::new(store), Rc::new(WorkerClock))) }
+        let inner = Inner { store, ledger: OnceCell::new(), clock: Rc::new(WorkerClock) };
+        Self { inner: AssertUnwindSafe(inner) }
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let message = serde_json::from_str(&request.text().await?)?;
         // No await: messages must not interleave.
-        match self.handle(message) {
+        match self.inner.handle(message) {
             Ok(json) => Response::ok(json),
             Err(error) => {
                 ConsoleLog.error(&json!({ "event": "ledger.failed", "cause": error.to_string() }));
@@ -56,12 +64,18 @@ impl DurableObject for TenantObject {
     }
 }
 
-impl TenantObject {
+impl Inner {
+    fn ledger(&self) -> std::result::Result<&TenantLedger, StoreError> {
+        if let Some(ledger) = self.ledger.get() {
+            return Ok(ledger);
+        }
+        let ledger = TenantLedger::open(Rc::clone(&self.store))?;
+        Ok(self.ledger.get_or_init(|| ledger))
+    }
+
     /// Handles a message, and returns the response as JSON.
     fn handle(&self, message: Message) -> std::result::Result<String, StoreError> {
-        let (ledger, clock) = &*self.inner;
-        ledger.check()?;
-        let now = clock.now();
+        let (ledger, now) = (self.ledger()?, self.clock.now());
         match message {
             Message::Admit(admission) => json_of(&ledger.admit(&admission, now)?),
             Message::Report(report) => json_of(&ledger.report(&report, now)?),

@@ -56,8 +56,7 @@ impl InMemoryLedger {
             return Err(LedgerError("switched off".into()));
         }
         let store = Rc::clone(self.stores.borrow_mut().entry(tenant.clone()).or_default());
-        let ledger = TenantLedger::new(store);
-        let done = ledger.check().and_then(|()| work(ledger, self.clock.now()));
+        let done = TenantLedger::open(store).and_then(|ledger| work(ledger, self.clock.now()));
         if self.unanswered.get() > 0 {
             self.unanswered.set(self.unanswered.get() - 1);
             return Err(LedgerError("the response was lost".into()));
