@@ -12,13 +12,9 @@ pub mod puts;
 mod tests;
 
 use super::{DocumentKey, Draft, Refused, Session, decode, encode};
-use crate::ports::{BlobError, BlobResult, BlobStore, Clock, StoreError};
+use crate::ports::{BlobError, BlobResult, BlobStore, Clock, StoreError, within};
 use crate::types::{ArtifactId, EventKind, FileRef, Timestamp, TurnId};
 use bytes::Bytes;
-use futures::{
-    future::{Either, select},
-    pin_mut,
-};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{future::Future, ops::Range, rc::Rc};
@@ -255,12 +251,8 @@ impl Artifacts {
 
     /// Awaits the object store, with a timeout.
     async fn within<T>(&self, work: impl Future<Output = BlobResult<T>>) -> Result<T, ArtifactError> {
-        let timer = self.clock.sleep(STORE_TIMEOUT);
-        pin_mut!(work);
-        match select(work, timer).await {
-            Either::Left((done, _)) => Ok(done?),
-            Either::Right(_) => Err(ArtifactError::Store(format!("no response within {STORE_TIMEOUT:?}"))),
-        }
+        let done = within(self.clock.as_ref(), STORE_TIMEOUT, work).await;
+        Ok(done.map_err(|unfinished| ArtifactError::Store(unfinished.to_string()))??)
     }
 }
 
