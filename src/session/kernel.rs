@@ -19,7 +19,7 @@ use super::{Permit, Session};
 use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
-pub use obligations::holds_slot;
+pub use obligations::{holds_slot, runs_long_from};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub const MAX_RETRY: Duration = Duration::from_mins(10);
 /// Maximum age of a session's list entry.
 const LISTING: Duration = Duration::from_mins(5);
 /// How long a turn runs before its session is listed as running. An entry costs two row writes, so most turns have none.
-pub const LONG_TURN: Duration = Duration::from_secs(10);
+const LONG_TURN: Duration = Duration::from_secs(10);
 /// The longest timer. Up to here it costs less to keep the session in memory than to arm an alarm and wake up.
 const MAX_TIMER: Duration = Duration::from_secs(3);
 /// How long follow-ups wait for another turn, so that turns in quick succession share a round.

@@ -6,7 +6,7 @@ use crate::session::{
     Session,
     artifacts::ArtifactError,
     idempotency,
-    kernel::{Job, LONG_TURN},
+    kernel::{self, Job},
 };
 use crate::types::{Problem, SessionStatus, Timestamp};
 use std::rc::Rc;
@@ -69,11 +69,7 @@ fn list_entry(session: &Session, now: Timestamp) -> Result<SessionEntry, StoreEr
         created_at: state.meta.created_at,
         updated_at: state.activity.totals.updated_at,
         pending: u32::try_from(pending).unwrap_or(u32::MAX),
-        running: state
-            .activity
-            .turn
-            .as_ref()
-            .is_some_and(|turn| !turn.waits_for_people() && now >= turn.started_at + LONG_TURN),
+        running: kernel::runs_long_from(&state).is_some_and(|at| now >= at),
         parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
     })
 }

@@ -26,14 +26,19 @@ impl Obligation {
     }
 }
 
+/// Returns the time from which the session is listed as running; `None` if no turn runs, or the turn waits for people.
+pub fn runs_long_from(state: &SessionState) -> Option<Timestamp> {
+    let turn = state.activity.turn.as_ref().filter(|turn| !turn.waits_for_people())?;
+    Some(turn.started_at + LONG_TURN)
+}
+
 /// Returns when the session's entry in the list of sessions must be written.
 fn listing_due(state: &SessionState) -> Option<Timestamp> {
     let (turn, listed) = (&state.activity.turn, &state.background);
     let out_of_date = turn.is_none() && state.activity.totals.updated_at.since(listed.listed_at) > LISTING;
-    let runs_since = turn.as_ref().filter(|turn| !turn.waits_for_people()).map(|turn| turn.started_at);
-    match runs_since {
+    match runs_long_from(state) {
         _ if listed.listed_at == Timestamp(0) || out_of_date => Some(NOW),
-        Some(started_at) if !listed.listed_running => Some(started_at + LONG_TURN),
+        Some(at) if !listed.listed_running => Some(at),
         None if listed.listed_running => Some(NOW),
         _ => None,
     }
