@@ -37,7 +37,7 @@ pub const TOPIC: Topic = Topic {
         },
         Setting {
             name: "DEV",
-            kind: Kind::Variable(dev),
+            kind: Kind::Variable(|config, text| value::turn_on(&mut config.dev, text)),
             default: "",
             expects: "1",
             doc: "With `1`, the `DEV_API_KEY` is valid for every host, for example in a network of your own. Set it in \
@@ -58,12 +58,6 @@ pub const TOPIC: Topic = Topic {
         },
     ],
 };
-
-fn dev(config: &mut Config, text: &str) -> Result<(), ValueError> {
-    value::enabled(text)?;
-    config.dev = true;
-    Ok(())
-}
 
 fn admin_key(config: &mut Config, text: &str) -> Result<(), ValueError> {
     if text.len() < MIN_ADMIN_KEY {

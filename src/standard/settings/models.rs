@@ -110,11 +110,7 @@ pub const TOPIC: Topic = Topic {
         },
         Setting {
             name: "FALLBACK_FOR_ACCOUNT",
-            kind: Kind::Variable(|config, text| {
-                value::enabled(text)?;
-                config.agent.fallback_for_account = true;
-                Ok(())
-            }),
+            kind: Kind::Variable(|config, text| value::turn_on(&mut config.agent.fallback_for_account, text)),
             default: "",
             expects: "1",
             doc: "With `1`, the models of `FALLBACK_MODELS` also take over when a provider refuses the key, or the account \
@@ -123,11 +119,7 @@ pub const TOPIC: Topic = Topic {
         },
         Setting {
             name: "DEMO_MODEL",
-            kind: Kind::Variable(|config, text| {
-                value::enabled(text)?;
-                config.models.demo = true;
-                Ok(())
-            }),
+            kind: Kind::Variable(|config, text| value::turn_on(&mut config.models.demo, text)),
             default: "",
             expects: "1",
             doc: "With `1`, sessions, modes, and subagents may use the model `demo/echo`. Without it, they may do so only if \

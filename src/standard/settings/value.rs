@@ -62,9 +62,10 @@ pub fn number<T: FromStr + PartialOrd>(text: &str, least: T) -> Result<T, ValueE
     number.ok_or_else(|| ValueError::Unexpected(text.to_owned()))
 }
 
-/// Checks the value of a setting that is either on, with `1`, or absent.
-pub fn enabled(text: &str) -> Result<(), ValueError> {
-    if text == "1" { Ok(()) } else { Err(ValueError::Unexpected(text.to_owned())) }
+/// Sets a flag, whose setting is either `1` or absent.
+pub fn turn_on(flag: &mut bool, text: &str) -> Result<(), ValueError> {
+    *flag = text == "1";
+    if *flag { Ok(()) } else { Err(ValueError::Unexpected(text.to_owned())) }
 }
 
 /// Parses JSON.
