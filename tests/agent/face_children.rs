@@ -133,8 +133,11 @@ fn a_completion_waits_for_the_subagent() {
     assert_eq!(complete("delegate:read:b", Value::Null), "it came to: it came to: read b");
     // The subagent has neither a tool of the client nor the tool of the server that it replaces.
     let tools = json!([{"type": "function", "function": {"name": "read_it"}}]);
-    let denied = complete("delegate:read:c", tools);
-    assert!(denied.contains("there is no tool `read_it`"), "{denied}");
+    for task in ["delegate:read:c", "fork:read:c"] {
+        let denied = complete(task, tools.clone());
+        assert!(denied.contains("read_it"), "{task}: {denied}");
+        assert_eq!(stage.runs.borrow().get("c"), None, "{task}");
+    }
 }
 
 #[test]
