@@ -8,7 +8,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Maximum size of all bodies, from the start of their arrival until they are processed, in bytes. An isolate has 128 MB for everything.
+/// Maximum size of all bodies, from the start of their arrival until they are processed, in bytes. An isolate has 128 MB for
+/// everything.
 const MAX_BODIES: usize = 6 * MAX_BODY;
 
 /// Counts the bytes of the bodies of an isolate.

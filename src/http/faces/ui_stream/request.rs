@@ -97,7 +97,7 @@ impl Decided {
         self.approved != Some(false)
     }
 
-    /// Returns the status that stands in for the output of the call; `None` for a declined call.
+    /// Returns the status that is sent as the output of the call; `None` for a declined call.
     pub fn status(&self) -> Option<&'static str> {
         match self.approved {
             Some(true) => Some("approved"),
