@@ -12,8 +12,10 @@ use futures::future::join;
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
 
-/// Maximum number of attempts to find a suspended call, or to send a decision.
+/// Maximum number of attempts to send a decision.
 const MAX_TRIES: usize = 20;
+/// Maximum number of attempts to find a suspended call.
+const MAX_LOOKS: usize = 8;
 /// The same for a person who decides until the session is idle.
 const MAX_TRIES_UNTIL_IDLE: usize = 2_000;
 
@@ -178,12 +180,12 @@ impl Client {
     /// Sends a decision or answer for a call that is or was suspended.
     pub async fn decide(&self, dice: &mut Dice) {
         let mut waiting = Vec::new();
-        for _ in 0..MAX_TRIES {
+        for _ in 0..MAX_LOOKS {
             waiting = self.waiting().await.0;
             if !waiting.is_empty() {
                 break;
             }
-            self.world.sched.sleep(dice.pick(&[1, 20, 150, 600])).await;
+            self.world.sched.sleep(dice.pick(&[1, 40, 300, 1_500])).await;
         }
         let submissions: Vec<Submission> = self.witness(|w| w.submissions.clone());
         if waiting.is_empty() || dice.chance(10) {

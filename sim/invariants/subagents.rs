@@ -123,7 +123,8 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
                 ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
-        // The suspension expired or was canceled, the turn ended before the call could run, or the rules forbid it now.
+        // The suspension expired or was canceled, the turn ended before the call could run, or the rules forbade it
+        // when it continued: its outcome may be written later, together with those of calls beside it.
         "denied" | "unknown" => {
             let sealed = turn.ends.first().map(|end| &view.entries[*end]);
             let cut_off = sealed.is_some_and(|end| {
@@ -132,7 +133,7 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
             });
             let at = view.outcome(call).map_or(0, |entry| entry.at);
             let is_forbidden = || {
-                let (_, most) = Rulebook::of(world, node, view).verdicts(SUBAGENT, at, at);
+                let (_, most) = Rulebook::of(world, node, view).verdicts(SUBAGENT, over.at, at);
                 outcome["denied"] == "permission" && most == Verdict::Denied
             };
             if status != "canceled" && !cut_off && outcome["denied"] != "deadline" && !is_forbidden() {

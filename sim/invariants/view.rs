@@ -2,9 +2,10 @@
 
 use crate::{tools, witness::is_end, world::Node};
 use edge_harness::ports::session_store::StoredRecord;
-use edge_harness::types::{EventKind, Message, MessageId, Record, TurnId};
+use edge_harness::types::{Message, Record, TurnId};
+use serde::Deserialize;
 use serde_json::Value;
-use std::{collections::BTreeMap, rc::Rc};
+use std::collections::BTreeMap;
 
 /// A record.
 pub struct Entry {
@@ -61,23 +62,19 @@ pub struct View {
 
 impl View {
     pub fn of(node: &Node) -> Self {
-        let written = node.disk.log.borrow();
-        let mut messages = BTreeMap::new();
-        let entries: Vec<Entry> = written
-            .iter()
-            .map(|written| {
-                let json = as_sent(&written.record, &mut messages);
-                Entry {
-                    seq: written.record.seq,
-                    kind: written.record.kind.clone(),
-                    turn: written.record.turn.as_ref().map(TurnId::to_string),
-                    moment: written.moment,
-                    at: written.at,
-                    value: serde_json::from_str(&json).expect("a record is JSON"),
-                    json,
-                }
-            })
-            .collect();
+        let mut entries: Vec<Entry> = Vec::new();
+        for written in node.disk.log.borrow().iter() {
+            let json = as_sent(&written.record, &entries);
+            entries.push(Entry {
+                seq: written.record.seq,
+                kind: written.record.kind.clone(),
+                turn: written.record.turn.as_ref().map(TurnId::to_string),
+                moment: written.moment,
+                at: written.at,
+                value: serde_json::from_str(&json).expect("a record is JSON"),
+                json,
+            });
+        }
         let (mut turns, mut places): (Vec<Turn>, BTreeMap<String, usize>) = Default::default();
         for (place, entry) in entries.iter().enumerate() {
             let Some(id) = &entry.turn else { continue };
@@ -103,26 +100,19 @@ impl View {
 }
 
 /// The JSON of a record as clients read it: the end of a turn has its reply, of which the log has only the message.
-fn as_sent(stored: &StoredRecord, messages: &mut BTreeMap<MessageId, Rc<Message>>) -> String {
-    let read = || serde_json::from_str::<Record>(&stored.json).expect("a record");
-    match stored.kind.as_str() {
-        "message.completed" => {
-            if let EventKind::MessageCompleted { message } = read().kind {
-                messages.insert(message.id.clone(), message);
-            }
-        }
-        "turn.completed" | "turn.failed" | "turn.canceled" => {
-            let mut record = read();
-            let end = record.kind.turn_end_mut().expect("the end of a turn");
-            let message = end.reply_ref.as_ref().and_then(|reply| messages.get(&reply.message));
-            if let Some(message) = message {
-                end.resolve(message);
-                return serde_json::to_string(&record).expect("JSON");
-            }
-        }
-        _ => {}
+fn as_sent(stored: &StoredRecord, earlier: &[Entry]) -> String {
+    if !is_end(&stored.kind) {
+        return stored.json.clone();
     }
-    stored.json.clone()
+    let mut record: Record = serde_json::from_str(&stored.json).expect("a record");
+    let end = record.kind.turn_end_mut().expect("the end of a turn");
+    let Some(reply) = &end.reply_ref else { return stored.json.clone() };
+    let mut messages = earlier.iter().rev().map(|entry| &entry.value["message"]);
+    let Some(message) = messages.find(|message| message["id"] == *reply.message) else {
+        return stored.json.clone();
+    };
+    end.resolve(&Message::deserialize(message).expect("a message"));
+    serde_json::to_string(&record).expect("JSON")
 }
 
 impl Turn {

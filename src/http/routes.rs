@@ -166,25 +166,28 @@ const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -
 /// # Errors
 /// `not_found` for an unknown path; `method_not_allowed`, with the methods of the path, for another method.
 pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
-    let mut allow: Vec<&str> = Vec::new();
-    for route in ROUTES {
-        let Some(params) = matches(route.path, path) else { continue };
+    let serves = |route: &&'static Route| {
         let is_head = *method == Method::HEAD
             && route.method == Method::GET
             && (route.handles_head
                 || matches!(route.handler, Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..)));
-        if route.method == method || is_head {
-            return Ok(RouteMatch { route, params });
-        }
-        allow.push(route.method.as_str());
-    }
+        route.method == method || is_head
+    };
+    let found = |route| Some(RouteMatch { route, params: matches(route.path, path)? });
+    ROUTES.iter().filter(serves).find_map(found).ok_or_else(|| not_found(method, path))
+}
+
+/// The problem of a method and a path that have no route.
+fn not_found(method: &Method, path: &str) -> Problem {
+    let others = ROUTES.iter().filter(|route| matches(route.path, path).is_some());
+    let allow: Vec<&str> = others.map(|route| route.method.as_str()).collect();
     if allow.is_empty() {
-        return Err(Problem::not_found("route"));
+        return Problem::not_found("route");
     }
     let allow = allow.join(", ");
     let problem =
         Problem::new(ErrorCode::MethodNotAllowed, format!("{method} is not allowed here; use {allow}"));
-    Err(Problem { allow: Some(allow), ..problem })
+    Problem { allow: Some(allow), ..problem }
 }
 
 /// Returns whether a repetition of the request could start another turn.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use std::rc::Rc;
 
 /// One stored entry of the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Record {
     /// Sequence number within the session: contiguous from 1, never reused.
     pub seq: u64,

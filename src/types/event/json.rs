@@ -1,7 +1,8 @@
-//! Events as JSON: their names, and event types that this version does not know.
+//! Records and events as JSON: the names of events, and event types that this version does not know.
 
-use super::EventKind;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
+use super::{EventKind, Record};
+use crate::types::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error, ser::SerializeMap};
 use serde_json::{Map, Value};
 
 impl Serialize for EventKind {
@@ -16,15 +17,36 @@ impl Serialize for EventKind {
 
 impl<'de> Deserialize<'de> for EventKind {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut fields = Map::deserialize(from)?;
+        Self::of(Map::deserialize(from)?)
+    }
+}
+
+impl EventKind {
+    fn of<E: Error>(mut fields: Map<String, Value>) -> Result<Self, E> {
         match fields.remove("type") {
             Some(Value::String(kind)) if !Self::is_known(&kind) => Ok(Self::Other { kind, fields }),
             Some(kind) => {
                 fields.insert("type".to_owned(), kind);
-                Self::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+                Self::deserialize(Value::Object(fields)).map_err(E::custom)
             }
-            None => Err(D::Error::missing_field("type")),
+            None => Err(E::missing_field("type")),
         }
+    }
+}
+
+// The derived implementation buffers all fields once more, because of `flatten`.
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut fields = Map::deserialize(from)?;
+        let seq = fields.remove("seq").ok_or_else(|| D::Error::missing_field("seq"))?;
+        let at = fields.remove("at").ok_or_else(|| D::Error::missing_field("at"))?;
+        let turn = fields.remove("turn").unwrap_or_default();
+        Ok(Self {
+            seq: u64::deserialize(seq).map_err(D::Error::custom)?,
+            at: Timestamp::deserialize(at).map_err(D::Error::custom)?,
+            turn: Option::deserialize(turn).map_err(D::Error::custom)?,
+            kind: EventKind::of(fields)?,
+        })
     }
 }
 
@@ -102,9 +124,8 @@ names! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Record;
     use super::*;
-    use crate::types::{CompactReason, Cut, Timestamp};
+    use crate::types::{CompactReason, Cut};
 
     #[test]
     fn a_compaction_with_a_cut_round_trips() {
