@@ -28,7 +28,7 @@ use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
 use crate::standard::{Config, Standard, builder};
 use crate::types::{
-    Approver, CallId, Decision, ModelRequest, Owner, Part, Pending, Rules, SessionMeta, TenantPolicy,
+    CallId, Decision, ModelRequest, Owner, Part, Pending, ResolvedBy, Rules, SessionMeta, TenantPolicy,
     TurnEnd, TurnId,
 };
 use crate::workspace::{Bundle, Stores, Workspaces};
@@ -213,7 +213,7 @@ impl TestSession {
     pub fn answer(&self, call: &CallId, answer: Value) -> Progress {
         let turn = self.current_turn();
         let answered =
-            self.host.answer(&self.session(), call, CallAnswer::Answer(answer), Approver::default());
+            self.host.answer(&self.session(), call, CallAnswer::Answer(answer), ResolvedBy::default());
         answered.expect("a call that waits for this answer");
         self.run(&turn)
     }
@@ -221,15 +221,8 @@ impl TestSession {
     #[track_caller]
     fn decide(&self, call: &CallId, decision: Decision, reason: Option<String>) -> Progress {
         let turn = self.current_turn();
-        let decision = ApprovalDecision {
-            decision,
-            reason,
-            args: None,
-            args_hash: None,
-            is_approver: true,
-            request_id: None,
-        };
-        let decided = self.host.decide(&self.session(), call, decision, Approver::default());
+        let decision = ApprovalDecision { decision, reason, args: None, args_hash: None, is_approver: true };
+        let decided = self.host.decide(&self.session(), call, decision, ResolvedBy::default());
         decided.expect("a call that waits for an approval");
         self.run(&turn)
     }

@@ -18,6 +18,7 @@ pub mod observed;
 pub mod path;
 pub mod peer;
 pub mod permission;
+pub mod plan_review;
 pub mod principal;
 pub mod quota;
 pub mod reached;
@@ -56,6 +57,7 @@ pub use observed::{Chunk, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
+pub use plan_review::PlanReview;
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, SlotUse, Standing};
 pub use reached::{Reached, TimedLimit};
@@ -65,7 +67,9 @@ pub use session::{
 };
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{ChildTask, Parent, SubagentKind};
-pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspension, Wait, WaitKind};
+pub use suspension::{
+    Approver, ChildWait, Decision, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
+};
 pub use task::{Task, TaskStatus};
 pub use tenant::{TenantLimits, TenantPolicy};
 pub use time::Timestamp;

@@ -325,6 +325,7 @@ async fn suspend(
         expires_at: now + agent.settings.approval_ttl + grace,
         call_id: call.call_id,
         resolution: None,
+        address: None,
     })
 }
 

@@ -8,6 +8,7 @@
 //! | a signed token | the tenant that trusts its issuer; the user is its `sub` |
 //! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
 
+use super::address;
 use super::api_key::is_key;
 use super::auth_cache::{UNKNOWN_ISSUER_TTL, UNKNOWN_KEY_TTL};
 use super::credentials::{DEV_KEY, DEV_TENANT, valid_until};
@@ -71,7 +72,8 @@ pub async fn principal(
         let detail = format!("this route needs the scope {}", scope.name());
         return Err(Problem::new(ErrorCode::MissingScope, detail));
     }
-    Ok(principal)
+    // Set last, because a cached principal or a ticket has the address of an earlier request.
+    Ok(Principal { address: address::of(request), ..principal })
 }
 
 /// Returns the problem of a request of a tenant with the operator's key, or `None` for another credential.

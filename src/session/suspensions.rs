@@ -29,7 +29,7 @@ impl Row {
         }
     }
 
-    fn key(self, call_id: &CallId) -> DocumentKey {
+    pub(super) fn key(self, call_id: &CallId) -> DocumentKey {
         match self {
             Self::Approval => DocumentKey::Approval(call_id.clone()),
             Self::Answer => DocumentKey::Answer(call_id.clone()),

@@ -1,7 +1,6 @@
 //! Tools for plans: plan mode, the plan's file, and its review by the user.
 
 mod exit;
-mod review;
 mod write;
 
 use crate::agent::{DynTool, Tool, ToolContext, ToolError};

@@ -194,6 +194,9 @@ pub enum EventKind {
         /// The person or key that answered; absent if the call expired.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Approver>,
+        /// The request with the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<RequestId>,
     },
     /// A subagent was spawned. Its work is logged in its own session.
     #[serde(rename = "subagent.started")]

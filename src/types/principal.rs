@@ -2,6 +2,7 @@
 
 use super::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// A permission of a key.
 #[derive(
@@ -87,6 +88,9 @@ pub struct Principal {
     /// The public id of the API key, if the credential is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
+    /// The address of the client, if the platform reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
     /// The tenant's current policy. Empty in a principal stored for later use.
     #[serde(rename = "rules", default)]
     pub policy: TenantPolicy,
@@ -99,7 +103,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Creates a principal without a user, key, session, or policy.
+    /// Creates a principal without a user, key, address, session, or policy.
     pub fn new(tenant: impl Into<TenantId>, scopes: Scopes) -> Self {
         Self {
             tenant: tenant.into(),
@@ -107,6 +111,7 @@ impl Principal {
             scopes,
             session: None,
             key: None,
+            address: None,
             policy: TenantPolicy::default(),
             expires_at: None,
             valid_until: Timestamp(0),

@@ -1,8 +1,9 @@
 //! Suspended tool calls: what a call waits for, and its resolution.
 
-use super::{CallId, Category, Decider, KeyId, Timestamp, TurnId, UserId, subagent::ChildTask};
+use super::{CallId, Category, Decider, KeyId, RequestId, Timestamp, TurnId, UserId, subagent::ChildTask};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 /// What a call waits for, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -125,6 +126,8 @@ pub struct Suspension {
     pub expires_at: Timestamp,
     /// The resolution; `None` while the call waits.
     pub resolution: Option<Resolution>,
+    /// The address of the client that decided or answered, if the platform reported it.
+    pub address: Option<IpAddr>,
 }
 
 impl Suspension {
@@ -205,13 +208,15 @@ struct Stored {
     resolved: Option<Resolution>,
     #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
     notified: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
 }
 
 impl TryFrom<Stored> for Suspension {
     type Error = serde_json::Error;
 
     fn try_from(stored: Stored) -> serde_json::Result<Self> {
-        let Stored { pending, resolved, notified } = stored;
+        let Stored { pending, resolved, notified, address } = stored;
         let mut wait = Wait::new(pending.kind, pending.payload)?;
         if let Wait::Child(child) = &mut wait {
             child.notified = notified;
@@ -229,6 +234,7 @@ impl TryFrom<Stored> for Suspension {
             asked_at: pending.asked_at,
             expires_at: pending.expires_at,
             resolution: resolved,
+            address,
         })
     }
 }
@@ -237,7 +243,7 @@ impl From<Suspension> for Stored {
     fn from(suspension: Suspension) -> Self {
         let pending = suspension.pending();
         let notified = suspension.child().and_then(|child| child.notified.clone());
-        Self { pending, resolved: suspension.resolution, notified }
+        Self { pending, resolved: suspension.resolution, notified, address: suspension.address }
     }
 }
 
@@ -264,6 +270,17 @@ pub struct Approver {
     /// The public id of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
+}
+
+/// Who decided on or answered a suspended call, and from where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvedBy {
+    /// The person or key.
+    pub approver: Approver,
+    /// The address of the client, if the platform reported it.
+    pub address: Option<IpAddr>,
+    /// The request.
+    pub request_id: Option<RequestId>,
 }
 
 /// How a suspension ended.

@@ -10,7 +10,8 @@ use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::types::{
     Actor, Approver, AuditAction, AuditEntry, AuditQuery, BudgetPatch, CallId, Category, Decision,
-    ModelRequest, Part, Pending, Policy, Problem, Rules, SessionStatus, TenantPolicy, TurnId, TurnStatus,
+    ModelRequest, Part, Pending, Policy, Problem, ResolvedBy, Rules, SessionStatus, TenantPolicy, TurnId,
+    TurnStatus,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -53,9 +54,14 @@ fn suspended() -> Stage {
     stage
 }
 
+/// Ann, as the sender of a request.
+pub fn ann() -> ResolvedBy {
+    let approver = Approver { user: Some("ann".into()), key: None };
+    ResolvedBy { approver, address: "192.0.2.7".parse().ok(), request_id: Some("req_1".into()) }
+}
+
 fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {
-    let by = Approver { user: Some("ann".into()), key: None };
-    stage.host().decide(&stage.session(), &call.into(), approval, by)
+    stage.host().decide(&stage.session(), &call.into(), approval, ann())
 }
 
 fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
@@ -79,7 +85,7 @@ fn of_type(stage: &Stage, kind: &str) -> Vec<Value> {
 }
 
 /// The rows of the audit trail, oldest first.
-fn audited(stage: &Stage) -> Vec<AuditEntry> {
+pub fn audited(stage: &Stage) -> Vec<AuditEntry> {
     let query = AuditQuery { limit: 100, ..AuditQuery::default() };
     let tenant = stage.session().state().meta.tenant.clone();
     let mut rows = block_on(stage.directory.audit(&tenant, &query)).unwrap();
@@ -90,8 +96,7 @@ fn audited(stage: &Stage) -> Vec<AuditEntry> {
 #[test]
 fn each_decision_is_in_the_audit_trail_once() {
     let stage = suspended();
-    let request_id = Some("req_1".into());
-    decide(&stage, "w1", ApprovalDecision { request_id, ..ruling(Decision::Approve) }).unwrap();
+    approve(&stage, "w1").unwrap();
     stage.tick(ms(1));
     let reason = Some("a secret reason".to_owned());
     decide(&stage, "w2", ApprovalDecision { reason, ..ruling(Decision::Decline) }).unwrap();
@@ -132,10 +137,13 @@ fn each_decision_is_in_the_audit_trail_once() {
     for row in &rows {
         assert_eq!(row.action, AuditAction::ApprovalDecided);
         assert_eq!(row.actor, Actor::Caller { user: Some("ann".into()), key: None });
+        assert_eq!((row.address, row.request_id.as_deref()), (ann().address, Some("req_1")));
         assert_eq!(row.details["tool"], "write_it");
         assert_eq!(row.details["session"], json!(stage.session().state().meta.id));
         assert!(!json!(row).to_string().contains("a secret reason"));
     }
+    let log = json!(stage.records()).to_string();
+    assert!(!log.contains("192.0.2.7"), "clients of the session read the log");
 }
 
 #[test]

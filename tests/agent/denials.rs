@@ -4,7 +4,7 @@ use crate::scripts::{ruling, step_of};
 use crate::stage::{Stage, meta, ms};
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{
-    Approver, Category, Decision, Mode, ModelRequest, Part, Policy, Role, SessionStatus,
+    Category, Decision, Mode, ModelRequest, Part, Policy, ResolvedBy, Role, SessionStatus,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -85,7 +85,7 @@ fn denied(stage: &Stage) -> bool {
 
 /// Approves every suspended call permanently, in all sessions.
 fn consent(stage: &Stage) {
-    let by = Approver::default();
+    let by = ResolvedBy::default();
     let always = ruling(Decision::AlwaysAllowTool);
     for pending in stage.session().pending().unwrap() {
         let theirs = pending.payload["pending"].as_array().cloned().unwrap_or_default();

@@ -6,8 +6,8 @@ use edge_harness::agent::Settings;
 use edge_harness::platform::in_memory::models::{ScriptedModels, answer, call};
 use edge_harness::session::Draft;
 use edge_harness::types::{
-    Approver, Decision, ModelError, ModelErrorKind, ModelEvent, ModelList, ModelRequest, Part, Policy, Rules,
-    TenantLimits, TenantPolicy,
+    Decision, ModelError, ModelErrorKind, ModelEvent, ModelList, ModelRequest, Part, Policy, ResolvedBy,
+    Rules, TenantLimits, TenantPolicy,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ fn the_model_that_has_taken_over_stays_after_a_suspension_and_a_restart() {
     stage.settle_waiting();
     stage.crash();
     let decision = ruling(Decision::Approve);
-    stage.host().decide(&stage.session(), &"c1".into(), decision, Approver::default()).unwrap();
+    stage.host().decide(&stage.session(), &"c1".into(), decision, ResolvedBy::default()).unwrap();
     stage.settle();
     assert_eq!(asked(&models), ["model", "second", "third", "third"]);
     assert_eq!(of_kind(&stage, "model.fallback").len(), 2);

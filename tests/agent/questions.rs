@@ -5,7 +5,7 @@ use crate::stage::Stage;
 use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
 use edge_harness::agent::{ExternalTool, external_tool::Declared};
 use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::types::{Approver, CallId, Part, Problem, SessionStatus, WaitKind};
+use edge_harness::types::{CallId, Part, Problem, ResolvedBy, SessionStatus, WaitKind};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ fn lookup() -> Rc<ExternalTool> {
 }
 
 pub fn reply(stage: &Stage, call: &str, reply: CallAnswer) -> Result<TurnEffect, Problem> {
-    let changed = stage.host().answer(&stage.session(), &call.into(), reply, Approver::default());
+    let changed = stage.host().answer(&stage.session(), &call.into(), reply, ResolvedBy::default());
     stage.run();
     changed
 }

@@ -52,14 +52,7 @@ pub fn planning() -> Stage {
 
 /// A decision of a caller who may approve any call.
 pub fn ruling(decision: Decision) -> ApprovalDecision {
-    ApprovalDecision {
-        decision,
-        reason: None,
-        args: None,
-        args_hash: None,
-        is_approver: true,
-        request_id: None,
-    }
+    ApprovalDecision { decision, reason: None, args: None, args_hash: None, is_approver: true }
 }
 
 /// Number of responses since the user's last message.

@@ -24,7 +24,7 @@ use edge_harness::session::{
     window::{Bounds, ContextState},
 };
 use edge_harness::types::{
-    Approver, Cursor, Decision, EventKind, ModelRequest, Part, Policy, QueuedTurn, Record, Timestamp,
+    Cursor, Decision, EventKind, ModelRequest, Part, Policy, QueuedTurn, Record, ResolvedBy, Timestamp,
     TurnStatus,
     session::{ChildState, SCHEMA, Webhook},
     suspension::Suspension,
@@ -186,19 +186,21 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 5] = [
+const WAITING: [&str; 6] = [
     include_str!("stored/waiting_1.txt"),
     include_str!("stored/waiting_2.txt"),
     include_str!("stored/waiting_3.txt"),
     include_str!("stored/waiting_4.txt"),
     include_str!("stored/waiting_5.txt"),
+    include_str!("stored/waiting_6.txt"),
 ];
-const RUNNING: [&str; 5] = [
+const RUNNING: [&str; 6] = [
     include_str!("stored/running_1.txt"),
     include_str!("stored/running_2.txt"),
     include_str!("stored/running_3.txt"),
     include_str!("stored/running_4.txt"),
     include_str!("stored/running_5.txt"),
+    include_str!("stored/running_6.txt"),
 ];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.
@@ -231,13 +233,13 @@ fn write_the_dumps() {
 
 fn approve(stage: &Stage) {
     let decision = ruling(Decision::Approve);
-    stage.host().decide(&stage.session(), &"w".into(), decision, Approver::default()).unwrap();
+    stage.host().decide(&stage.session(), &"w".into(), decision, ResolvedBy::default()).unwrap();
     stage.run();
 }
 
 fn say(stage: &Stage) {
     let said = CallAnswer::Answer(json!("red"));
-    stage.host().answer(&stage.session(), &"q".into(), said, Approver::default()).unwrap();
+    stage.host().answer(&stage.session(), &"q".into(), said, ResolvedBy::default()).unwrap();
     stage.run();
 }
 

@@ -17,8 +17,8 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::{Directory, Ledger, SessionStore};
 use edge_harness::session::Session;
 use edge_harness::types::{
-    Acknowledgement, Approver, ChildStatus, Day, Decision, ErrorCode, Mode, ModelRequest, Parent, Part,
-    Policy, Problem, Role, SessionStatus, StopReason, SubagentKind, UsageTotals,
+    Acknowledgement, ChildStatus, Day, Decision, ErrorCode, Mode, ModelRequest, Parent, Part, Policy,
+    Problem, ResolvedBy, Role, SessionStatus, StopReason, SubagentKind, UsageTotals,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -163,7 +163,7 @@ fn reply(stage: &Stage, turn: &str) -> String {
 
 fn approve(stage: &Stage, id: &str, call: &str, decision: Decision) {
     let (host, session) = session(stage, id);
-    host.decide(&session, &call.into(), ruling(decision), Approver::default()).unwrap();
+    host.decide(&session, &call.into(), ruling(decision), ResolvedBy::default()).unwrap();
 }
 
 fn ask(host: Rc<SessionHost>, mut call: SessionRequest, id: &str) -> Result<Value, Problem> {

@@ -9,8 +9,8 @@ use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::call;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
-    Approver, Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Policy,
-    Problem, Role,
+    Category, Decision, ErrorCode, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Policy, Problem,
+    ResolvedBy, Role,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -286,7 +286,10 @@ fn a_call_that_was_decided_elsewhere_continues_where_the_page_waited() {
     let first = post(&stage, json!([user(asks)]));
     let request = first.iter().find(|chunk| chunk["type"] == "tool-approval-request").unwrap();
     let call_id = request["toolCallId"].as_str().unwrap().into();
-    stage.host().decide(&stage.session(), &call_id, ruling(Decision::Approve), Approver::default()).unwrap();
+    stage
+        .host()
+        .decide(&stage.session(), &call_id, ruling(Decision::Approve), ResolvedBy::default())
+        .unwrap();
     stage.live(ms(300));
     let part = json!({
         "type": "dynamic-tool", "toolName": "echo", "toolCallId": call_id, "state": "approval-responded",

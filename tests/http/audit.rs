@@ -36,7 +36,8 @@ fn changes_and_decisions_are_recorded_and_stay() {
     let call = &waits["pending"][0];
     let decided = json!({"decision": "approve", "reason": "private reason"});
     let path = chat.path(&format!("/approvals/{}", call["call_id"].as_str().unwrap()));
-    let decider = chat.client.with_header("x-request-id", "decided");
+    let decider =
+        chat.client.with_header("cf-connecting-ip", "192.0.2.8").with_header("x-request-id", "decided");
     assert_eq!(decider.post(&path, decided).expect(200)["status"], "completed");
 
     // The session reports the decision after the turn.
@@ -50,6 +51,7 @@ fn changes_and_decisions_are_recorded_and_stay() {
     let field = |row: usize, field: &str| rows[row][field].clone();
     assert_eq!(field(0, "actor"), json!({"type": "caller", "key": key["id"]}));
     assert_eq!((field(0, "object"), field(0, "request_id")), (call["call_id"].clone(), json!("decided")));
+    assert_eq!(field(0, "address"), "192.0.2.8");
     assert_eq!(
         field(0, "details"),
         json!({"session": "asked", "tool": "echo", "decision": "approve", "args_hash": call["args_hash"]})

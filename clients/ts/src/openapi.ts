@@ -1118,6 +1118,8 @@ export interface components {
             call_id: string;
             /** @description The tool's name. */
             name: string;
+            /** @description The request with the answer. */
+            request_id?: string;
             /** @description Sequence number within the session: contiguous from 1, never reused. */
             seq: number;
             /** @description The turn that the record belongs to. */

@@ -17,8 +17,8 @@ use crate::turn::{
     policy::{self, Verdict},
 };
 use crate::types::{
-    Approver, CallId, ChildStatus, Decider, Decision, ErrorCode, EventKind, Grants, Problem, RequestId,
-    Resolution, StopReason, Suspension, ToolCall, TurnStatus, Wait,
+    CallId, ChildStatus, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, ResolvedBy,
+    StopReason, Suspension, ToolCall, TurnStatus, Wait,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -40,8 +40,6 @@ pub struct ApprovalDecision {
     pub args_hash: Option<String>,
     /// Whether the caller may approve calls about which a rule of the operator asks.
     pub is_approver: bool,
-    /// The request with the decision.
-    pub request_id: Option<RequestId>,
 }
 
 /// The answer to a suspended call.
@@ -84,7 +82,7 @@ impl SessionHost {
         session: &Rc<Session>,
         call_id: &CallId,
         approval: ApprovalDecision,
-        by: Approver,
+        resolved_by: ResolvedBy,
     ) -> Result<TurnEffect, Problem> {
         let suspension = self.suspension(session, Row::Approval, call_id)?;
         if approval.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash) {
@@ -124,8 +122,8 @@ impl SessionHost {
             reason: approval.reason.clone(),
             args_hash: args.as_ref().map_or_else(|| suspension.args_hash.clone(), policy::args_hash),
             args: args.clone(),
-            by: Some(by.clone()),
-            request_id: approval.request_id.clone(),
+            by: Some(resolved_by.approver.clone()),
+            request_id: resolved_by.request_id.clone(),
         };
         let resolution = if declines {
             let reason = approval.reason.unwrap_or_else(|| "the user declined this call".to_owned());
@@ -135,7 +133,11 @@ impl SessionHost {
         };
         let granted = granted(approval.decision, &suspension);
         let as_decider = if approval.is_approver { Decider::Approver } else { Decider::User };
-        let resolved = Suspension { by: as_decider, ..suspension.clone().resolved(resolution) };
+        let resolved = Suspension {
+            by: as_decider,
+            address: resolved_by.address,
+            ..suspension.clone().resolved(resolution)
+        };
         let mut settled = vec![Settled { suspension: resolved, record, charge: None }];
         if matches!(approval.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
             settled.extend(self.approvals_covered_by(
@@ -143,8 +145,7 @@ impl SessionHost {
                 &suspension,
                 &granted,
                 as_decider,
-                &by,
-                approval.request_id.as_ref(),
+                &resolved_by,
             )?);
         }
         self.settle(session, settled, granted, "decided")
@@ -216,7 +217,7 @@ impl SessionHost {
         session: &Rc<Session>,
         call_id: &CallId,
         answer: CallAnswer,
-        by: Approver,
+        resolved_by: ResolvedBy,
     ) -> Result<TurnEffect, Problem> {
         let suspension = self.suspension(session, Row::Answer, call_id)?;
         if suspension.child().is_some() {
@@ -246,8 +247,10 @@ impl SessionHost {
             checked.map_err(|detail| Problem::field("/answer", detail))?;
         }
         let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
-        let record = EventKind::AnswerGiven { call_id, name, answer, by: Some(by) };
-        let settled = Settled { suspension: suspension.resolved(resolution), record, charge: None };
+        let ResolvedBy { approver, address, request_id } = resolved_by;
+        let record = EventKind::AnswerGiven { call_id, name, answer, by: Some(approver), request_id };
+        let suspension = Suspension { address, ..suspension.resolved(resolution) };
+        let settled = Settled { suspension, record, charge: None };
         self.settle(session, vec![settled], Grants::default(), "answered")
     }
 
@@ -323,8 +326,7 @@ impl SessionHost {
         decided: &Suspension,
         granted: &Grants,
         as_decider: Decider,
-        by: &Approver,
-        request_id: Option<&RequestId>,
+        resolved_by: &ResolvedBy,
     ) -> Result<Vec<Settled>, Problem> {
         let mut state = session.state().clone();
         Rc::make_mut(&mut state.meta).permissions.grant(granted);
@@ -345,11 +347,12 @@ impl SessionHost {
                 reason: None,
                 args_hash: own.args_hash.clone(),
                 args: None,
-                by: Some(by.clone()),
-                request_id: request_id.cloned(),
+                by: Some(resolved_by.approver.clone()),
+                request_id: resolved_by.request_id.clone(),
             },
             suspension: Suspension {
                 by: as_decider,
+                address: resolved_by.address,
                 ..own.resolved(Resolution::Approved { decision: Decision::Approve, args: None })
             },
             charge: None,
@@ -425,7 +428,7 @@ fn expired(suspension: Suspension) -> Settled {
         Wait::Approval => declined(&suspension, EXPIRED),
         Wait::Question(_) | Wait::Plan(_) | Wait::External(_) => {
             let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
-            EventKind::AnswerGiven { call_id, name, answer: Value::Null, by: None }
+            EventKind::AnswerGiven { call_id, name, answer: Value::Null, by: None, request_id: None }
         }
         Wait::Child(child) => child_completed(&suspension.call_id, child, TurnStatus::Canceled, None),
     };

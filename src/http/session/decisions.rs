@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, CallId, Decision, Problem, Scope, TurnStatus};
+use crate::types::{Approver, CallId, Decision, Principal, Problem, ResolvedBy, Scope, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -100,7 +100,6 @@ fn decision_of(call: &Call<'_>, decision: Decision, reason: Option<String>) -> A
         args: None,
         args_hash: None,
         is_approver: call.principal.scopes.allow(Scope::Approve),
-        request_id: Some(call.request_id.clone()),
     }
 }
 
@@ -111,7 +110,7 @@ async fn decide(
     decision: ApprovalDecision,
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    let decide = || call.host.decide(session, call_id, decision, approver(call));
+    let decide = || call.host.decide(session, call_id, decision, resolved_by(call));
     resolve(call, session, (Row::Approval, call_id), mode, decide).await
 }
 
@@ -126,7 +125,7 @@ pub async fn answer_as(
     given: CallAnswer,
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    let answer = || call.host.answer(session, call_id, given, approver(call));
+    let answer = || call.host.answer(session, call_id, given, resolved_by(call));
     resolve(call, session, (Row::Answer, call_id), mode, answer).await
 }
 
@@ -175,9 +174,10 @@ async fn resolve(
     }
 }
 
-/// Identifies the caller that decides. Only the credential counts, because any caller can name a user in the body.
-fn approver(call: &Call<'_>) -> Approver {
-    Approver { user: call.principal.user.clone(), key: call.principal.key.clone() }
+/// Returns who decides, and from where. Only the credential counts, because any caller can name a user in the body.
+fn resolved_by(call: &Call<'_>) -> ResolvedBy {
+    let Principal { user, key, address, .. } = call.principal.clone();
+    ResolvedBy { approver: Approver { user, key }, address, request_id: Some(call.request_id.clone()) }
 }
 
 fn check_length(pointer: &str, text: Option<&str>) -> Result<(), Problem> {

@@ -1,8 +1,8 @@
 //! The `plan_exit` and `submit_plan` tools, which show a plan to the user for approval.
 
-use super::{Plans, own_path, planning, review::Review};
+use super::{Plans, own_path, planning};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{BoxError, Effect, FilePath, Invalid, Owner, PlanRef, WaitKind};
+use crate::types::{BoxError, Effect, FilePath, Invalid, Owner, PlanRef, PlanReview, WaitKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Tool for PlanExit {
     }
 
     fn check_answer(&self, _args: &ExitArgs, answer: &Value) -> Result<(), Invalid> {
-        Review::read(answer).map(drop)
+        PlanReview::read(answer).map(drop)
     }
 
     async fn changed_payload(
@@ -95,7 +95,7 @@ impl Tool for SubmitPlan {
     }
 
     fn check_answer(&self, _args: &SubmitArgs, answer: &Value) -> Result<(), Invalid> {
-        Review::read(answer).map(drop)
+        PlanReview::read(answer).map(drop)
     }
 
     async fn changed_payload(
@@ -124,7 +124,7 @@ async fn changed_plan(
     shown: &Value,
     owner: &Owner,
 ) -> Result<Option<Value>, BoxError> {
-    let is_approval = Review::read(answer).is_ok_and(|review| review.approved);
+    let is_approval = PlanReview::read(answer).is_ok_and(|review| review.approved);
     let (Some(path), Some(plan)) = (shown["path"].as_str(), shown["plan"].as_str()) else { return Ok(None) };
     if !is_approval {
         return Ok(None);
@@ -139,7 +139,7 @@ async fn changed_plan(
 
 /// Applies the user's review, and describes it to the model.
 async fn apply_review(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
-    let Review { approved, feedback } = Review::read(cx.answer.as_ref().unwrap_or(&Value::Null))?;
+    let PlanReview { approved, feedback } = PlanReview::read(cx.answer.as_ref().unwrap_or(&Value::Null))?;
     if approved {
         // A rerun after a crash must not switch the mode again, since the session may have left it.
         if cx.plan().is_none_or(|plan| plan.call_id != cx.call_id) {

@@ -1,6 +1,6 @@
 //! The user's review of a plan.
 
-use crate::types::Invalid;
+use super::Invalid;
 use serde_json::Value;
 
 /// Maximum length of the feedback, in characters.
@@ -8,14 +8,14 @@ const MAX_FEEDBACK: usize = 20_000;
 
 /// A user's review of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Review {
+pub struct PlanReview {
     /// Whether the plan is to be carried out.
     pub approved: bool,
     /// The user's comment.
     pub feedback: Option<String>,
 }
 
-impl Review {
+impl PlanReview {
     /// Parses `"approved"`, `"rejected"`, or an object with one of these as `action` and an optional
     /// `feedback`.
     ///
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_either_approved_or_rejected() {
-        let read = |answer| Review::read(&answer).map(|review| (review.approved, review.feedback));
+        let read = |answer| PlanReview::read(&answer).map(|review| (review.approved, review.feedback));
         assert_eq!(read(json!("approved")), Ok((true, None)));
         assert_eq!(read(json!({"action": "rejected"})), Ok((false, None)));
         assert_eq!(read(json!({"action": "rejected", "feedback": " "})), Ok((false, None)));
