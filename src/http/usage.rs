@@ -5,7 +5,7 @@ use super::page;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response};
 use super::tenants::existing_tenant;
-use crate::types::{Day, Problem, TenantId, UsageKey, UsageRow, UsageTotals, UserId};
+use crate::types::{Day, Problem, StorageUse, TenantId, UsageKey, UsageRow, UsageTotals, UserId};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -76,6 +76,14 @@ async fn respond(
         *groups.entry(group.of(&row.key)).or_default() += row.totals;
         total += row.totals;
     }
+    let mut stored = BTreeMap::<String, StorageUse>::new();
+    if matches!(group, Group::Day) && user.is_none() {
+        let days = gateway.directory.stored_by_day(tenant, from, to).await?;
+        stored.extend(days.into_iter().map(|(day, used)| (day.to_string(), used)));
+        for day in stored.keys() {
+            groups.entry(day.clone()).or_default();
+        }
+    }
     let rest = groups.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
     let mut page: Vec<_> = rest.take(limit + 1).collect();
     let more = page.len() > limit;
@@ -85,6 +93,7 @@ async fn respond(
         .into_iter()
         .map(|(key, totals)| {
             let mut row = view(&totals);
+            row.extend(stored.get(&key).map(|used| ("storage".to_owned(), json!(used))));
             row.insert(name.to_owned(), key.into());
             Value::Object(row)
         })

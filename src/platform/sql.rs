@@ -8,6 +8,7 @@ pub mod memory_spaces;
 pub mod moves;
 pub mod session_store;
 pub mod storage;
+pub mod storage_days;
 pub mod tenants;
 
 pub use memory::SqlMemory;
@@ -217,7 +218,7 @@ pub trait Databases {
 }
 
 /// Fails in a database that lacks the newest migration. It reads no rows.
-pub const PROBE: &str = "SELECT running FROM sessions LIMIT 0";
+pub const PROBE: &str = "SELECT after FROM storage_progress LIMIT 0";
 
 /// Returns the rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, SqlError> {

@@ -2,8 +2,8 @@
 //! only through that tenant's id.
 
 use crate::types::{
-    AgentId, AuditEntry, AuditQuery, KeyId, Rules, Scopes, SessionId, StorageUse, TenantId, TenantLimits,
-    TenantPolicy, Timestamp, UserId,
+    AgentId, AuditEntry, AuditQuery, Day, KeyId, Rules, Scopes, SessionId, StorageUse, TenantId,
+    TenantLimits, TenantPolicy, Timestamp, UserId,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -278,6 +278,16 @@ pub trait Directory {
 
     /// Returns what a tenant stores, or one of its users.
     async fn storage(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<StorageUse>;
+    /// Records what tenants store on this day, for a bounded number of tenants that have no row of the day. `now` is a
+    /// time of the day.
+    async fn record_storage(&self, now: Timestamp) -> DirectoryResult<()>;
+    /// Lists what a tenant stored on the days of a range that were recorded.
+    async fn stored_by_day(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+    ) -> DirectoryResult<Vec<(Day, StorageUse)>>;
 
     /// Removes a bounded number of expired idempotency rows on up to [`SHARDS_PER_SWEEP`] shards, keys, and rows of the
     /// audit trail. Returns whether more are left.

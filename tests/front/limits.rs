@@ -309,6 +309,14 @@ fn usage_is_grouped_and_adds_up() {
     let next = format!("/v1/usage?limit=1&cursor={}", first["next_cursor"].as_str().unwrap());
     let second = stage.answer(get(&next).bearer(&key)).body;
     assert_eq!((&second["data"][0]["day"], &second["next_cursor"]), (&json!("2026-11-20"), &Value::Null));
+    // Cron records what is stored; a day without turns is listed, too.
+    block_on(stage.directory.record_storage(today.earlier(2).start())).unwrap();
+    let whole = stage.answer(get(path).bearer(ADMIN)).body;
+    assert_eq!((&whole["data"][0]["day"], &whole["data"][0]["turns"]), (&json!("2026-11-18"), &json!(0)));
+    assert_eq!(whole["data"][0]["storage"]["sessions"], 1);
+    assert_eq!((&whole["data"][1]["storage"], &whole["total"]), (&Value::Null, &total));
+    let ann = stage.answer(get("/v1/usage?user=ann").bearer(&key)).body;
+    assert_eq!(ann["data"].as_array().unwrap().len(), 2, "only the tenant's storage is recorded");
     let old = format!("{path}?from=2026-10-21&to=2026-10-21");
     assert_eq!(stage.answer(get(&old).bearer(ADMIN)).body["total"]["turns"], 1);
 }

@@ -238,6 +238,10 @@ fn a_deleted_tenant_leaves_nothing() {
     let found = server.scan(KEPT, &[id, mark]);
     assert!(found.lines().count() >= 6, "the scan finds what is stored: {found}");
 
+    server.scheduled();
+    let usage = server.admin().get(&format!("{TENANTS}/{id}/usage")).expect(200);
+    let stored = &usage["data"][0]["storage"];
+    assert!(stored["file_bytes"].as_u64() > Some(0) && stored["sessions"].as_u64() > Some(0), "{usage}");
     server.admin().delete(&format!("{TENANTS}/{id}")).expect(204);
     server.scheduled();
     // The id is held back, and responses to Idempotency-Keys are stored for a day.

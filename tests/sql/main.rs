@@ -11,4 +11,5 @@ mod spaces;
 mod spread;
 mod sqlite;
 mod storage;
+mod storage_days;
 mod twin;

@@ -106,7 +106,7 @@ fn the_probe_succeeds_with_all_migrations() {
 }
 
 #[test]
-#[should_panic(expected = "no such column")]
+#[should_panic(expected = "no such table")]
 fn the_probe_fails_without_the_newest_migration() {
     let migrations = std::fs::read_dir("migrations").unwrap().count();
     Sqlite::upgraded(migrations - 1, PROBE);

@@ -3578,6 +3578,8 @@ export interface components {
             output_tokens: number;
             reasoning_tokens: number;
             steps: number;
+            /** @description What the tenant stored at the start of the day, if it was recorded. */
+            storage?: components["schemas"]["StorageUse"];
             tool_calls: number;
             total_tokens: number;
             turns: number;

@@ -419,6 +419,9 @@ struct UsageGroup {
     user: Option<UserId>,
     #[serde(flatten)]
     sums: UsageSums,
+    /// What the tenant stored at the start of the day, if it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<StorageUse>,
 }
 
 /// The usage of a tenant.

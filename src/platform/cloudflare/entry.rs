@@ -9,7 +9,7 @@ use super::{
 use crate::http::{
     Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace, Refusals,
     Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, over_limit, request, routes,
-    storage_limits,
+    storage_days, storage_limits,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
@@ -190,6 +190,7 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
     if let Ok(gateway) = gateway(&env) {
         moves::sweep(&gateway).await;
         storage_limits::sweep(&gateway).await;
+        storage_days::sweep(&gateway).await;
     }
     // In several objects, because each has its own limit of subrequests to databases.
     let consolidated = match env.durable_object("SESSION") {

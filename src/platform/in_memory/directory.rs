@@ -5,7 +5,7 @@ use crate::ports::directory::{
     AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{
-    AgentId, AuditEntry, AuditId, AuditQuery, KeyId, SessionId, StorageLimits, StorageUse, TenantId,
+    AgentId, AuditEntry, AuditId, AuditQuery, Day, KeyId, SessionId, StorageLimits, StorageUse, TenantId,
     TenantPolicy, Timestamp, UserId,
 };
 use async_trait::async_trait;
@@ -43,6 +43,7 @@ struct Tables {
     claims: BTreeMap<(String, String), ClaimRow>,
     secrets: BTreeMap<String, String>,
     audit: BTreeMap<(TenantId, AuditId), AuditEntry>,
+    storage_days: BTreeMap<(TenantId, Day), StorageUse>,
 }
 
 struct ClaimRow {
@@ -176,7 +177,9 @@ impl Directory for InMemoryDirectory {
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
-        self.tables()?.deleted.remove(id);
+        let mut tables = self.tables()?;
+        tables.deleted.remove(id);
+        tables.storage_days.retain(|(tenant, _), _| tenant != id);
         Ok(())
     }
 
@@ -365,6 +368,26 @@ impl Directory for InMemoryDirectory {
         let own = tables.sessions.values().filter(|s| s.tenant == *tenant && s.parent.is_none());
         let own = own.filter(|s| user.is_none_or(|user| s.user == *user));
         Ok(StorageUse { sessions: own.count() as u64, ..StorageUse::default() })
+    }
+
+    async fn record_storage(&self, now: Timestamp) -> DirectoryResult<()> {
+        let tenants: Vec<TenantId> = self.tables()?.tenants.keys().cloned().collect();
+        for tenant in tenants {
+            let used = self.storage(&tenant, None).await?;
+            self.tables()?.storage_days.insert((tenant, Day::of(now)), used);
+        }
+        Ok(())
+    }
+
+    async fn stored_by_day(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+    ) -> DirectoryResult<Vec<(Day, StorageUse)>> {
+        let tables = self.tables()?;
+        let days = tables.storage_days.range((tenant.clone(), from)..=(tenant.clone(), to));
+        Ok(days.map(|((_, day), used)| (*day, *used)).collect())
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {

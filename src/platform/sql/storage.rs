@@ -182,20 +182,27 @@ pub fn select_use<'a>(tenant: &'a TenantId, user: Option<&'a UserId>) -> Stateme
 /// # Errors
 /// If a row has another form.
 pub fn read_use(rows: &impl Rows) -> Result<StorageUse, SqlError> {
-    #[derive(Deserialize)]
-    struct UseRow {
-        files: f64,
-        file_bytes: f64,
-        memory_rows: f64,
-        memory_bytes: f64,
-        sessions: f64,
+    Ok(rows.read::<UseRow>()?.into_iter().next().map(StorageUse::from).unwrap_or_default())
+}
+
+/// The numbers of a [`StorageUse`] as D1 returns them.
+#[derive(Deserialize)]
+pub(super) struct UseRow {
+    files: f64,
+    file_bytes: f64,
+    memory_rows: f64,
+    memory_bytes: f64,
+    sessions: f64,
+}
+
+impl From<UseRow> for StorageUse {
+    fn from(row: UseRow) -> Self {
+        Self {
+            files: row.files as u64,
+            file_bytes: row.file_bytes as u64,
+            memory_rows: row.memory_rows as u64,
+            memory_bytes: row.memory_bytes as u64,
+            sessions: row.sessions as u64,
+        }
     }
-    let row = rows.read::<UseRow>()?.into_iter().next();
-    Ok(row.map_or_else(StorageUse::default, |row| StorageUse {
-        files: row.files as u64,
-        file_bytes: row.file_bytes as u64,
-        memory_rows: row.memory_rows as u64,
-        memory_bytes: row.memory_bytes as u64,
-        sessions: row.sessions as u64,
-    }))
 }

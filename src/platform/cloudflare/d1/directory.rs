@@ -1,22 +1,26 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
 //! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`,
 //! `0012_pending_calls.sql`, `0013_audit.sql`, `0017_user_shards.sql`, `0019_limits_due.sql`,
-//! `0020_running_sessions.sql`). Tenants, keys, secrets and
-//! the audit trail are in the root database, with the operator's Idempotency-Keys. Those of a tenant and its list of
-//! sessions are on its shard.
+//! `0020_running_sessions.sql`, `0021_storage_days.sql`). Tenants, keys, secrets, the audit trail and the numbers of stored
+//! bytes by day are in the root database, with the operator's Idempotency-Keys. Those of a tenant and its list of sessions
+//! are on its shard.
 
 mod rows;
 
 use super::{Database, Rows, Shards, number, optional, time, timestamp};
-use crate::platform::sql::{PROBE, Sql, SqlError, Statement, audit, storage, tenants};
+use crate::platform::sql::{
+    PROBE, Sql, SqlError, Statement, audit, storage,
+    storage_days::{self, Progress, read_days, select_days},
+    tenants,
+};
 use crate::ports::Directory;
 use crate::ports::directory::{
     AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SHARDS_PER_SWEEP,
     SessionEntry, Tenant,
 };
 use crate::types::{
-    AgentId, AuditEntry, AuditQuery, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp, UserId,
-    time::in_turn,
+    AgentId, AuditEntry, AuditQuery, Day, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp,
+    UserId, time::in_turn,
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
@@ -27,6 +31,8 @@ use worker::D1Type;
 
 /// Maximum number of rows that one sweep deletes from a table.
 const EXPIRED_AT_ONCE: usize = 500;
+/// Maximum number of shards whose storage one run records, with two calls for each.
+const RECORDED_SHARDS: usize = 5;
 
 const TENANT: &str = "SELECT id, name, created_at, jwt, shard, spread, permissions, limits, version FROM tenants WHERE deleted_at IS NULL";
 const SESSION: &str =
@@ -164,7 +170,8 @@ impl Directory for D1Directory {
         let moves = "DELETE FROM moves WHERE tenant = ?1 AND phase IN ('done', 'canceled')";
         let users = "DELETE FROM user_shards WHERE tenant = ?1 \
                      AND NOT EXISTS (SELECT 1 FROM tenants WHERE id = ?1)";
-        self.root().batch(&[(row, &[id()]), (users, &[id()]), (moves, &[id()])]).await?;
+        let days = "DELETE FROM storage_days WHERE tenant = ?1";
+        self.root().batch(&[(days, &[id()]), (row, &[id()]), (users, &[id()]), (moves, &[id()])]).await?;
         Ok(())
     }
 
@@ -384,6 +391,27 @@ impl Directory for D1Directory {
             Ok::<_, SqlError>(results.first().map(storage::read_use).transpose()?.unwrap_or_default())
         });
         Ok(try_join_all(used).await?.into_iter().fold(StorageUse::default(), |sum, used| sum + used))
+    }
+
+    async fn record_storage(&self, now: Timestamp) -> DirectoryResult<()> {
+        let day = Day::of(now);
+        let progress = Progress::read(self.root(), day).await?;
+        let shards = self.shards.names().iter().zip(self.shards.all());
+        let left = shards.filter_map(|(name, shard)| Some((name, shard, progress.after(name)?)));
+        for (name, shard, after) in in_turn(left.collect(), RECORDED_SHARDS, now) {
+            storage_days::record(self.root(), (name, shard), day, after).await?;
+        }
+        Ok(())
+    }
+
+    async fn stored_by_day(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+    ) -> DirectoryResult<Vec<(Day, StorageUse)>> {
+        let results = Sql::batch(self.root(), &[select_days(tenant, from, to)]).await?;
+        Ok(results.first().map(read_days).transpose()?.unwrap_or_default())
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
