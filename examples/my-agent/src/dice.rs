@@ -23,6 +23,8 @@ impl Tool for Dice {
     const DESCRIPTION: &'static str = "Rolls dice.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
+    // The next roll differs, so it is not skipped as a duplicate.
+    const VARIES: bool = true;
 
     async fn run(&self, roll: Roll, cx: ToolContext) -> Result<Vec<u64>, ToolError> {
         if roll.sides == 0 || roll.count > 100 {

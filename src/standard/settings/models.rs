@@ -103,7 +103,7 @@ pub const TOPIC: Topic = Topic {
             expects: "at most 4 ids of models separated by commas",
             doc: "The models that take over, in this order, when a session's model fails before its first token: when the \
                   provider is not available or does not respond, and after retries when it receives too many requests. \
-                  It stays until the end of the turn; the next turn starts with the session's \
+                  The model that has taken over stays until the end of the turn; the next turn starts with the session's \
                   model again. Models that the tenant may not use are skipped, and with `max_cost_usd` those without a \
                   price. The event `model.fallback` and the turn's usage name the model.",
             example: "",
