@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `calls` | 1 one outcome per call, in order · 5 waves · 6 nothing runs twice |
 //! | `context` | 10 messages that leave the window are summarized, indexed and flushed |
+//! | `fallback` | 19 the model that takes over is asked until the turn ends, and only then |
 //! | `ends` | 2 nothing after the seal · 3 complete ends · 4 budgets and deadlines |
 //! | `readers` | 8 sequence numbers, ends, streams · 7 no text of other sessions · 10 no message is lost |
 //! | `people` | 11 a call that needs a decision runs as decided, or not at all |
@@ -20,6 +21,7 @@ mod accounts;
 mod calls;
 mod context;
 mod ends;
+mod fallback;
 mod people;
 mod permits;
 mod readers;
@@ -75,6 +77,7 @@ pub fn check(world: &World) {
         ends::sealed(ledger, view, node);
         ends::whole(ledger, view, node);
         ends::bounds(ledger, view, node);
+        fallback::taken_over(ledger, view);
         recovery::unknown(ledger, view);
         let book = Rulebook::of(world, node, view);
         people::asked(ledger, view, node, &book);

@@ -48,8 +48,12 @@ pub struct Ask {
     /// The user's message of the turn.
     pub said: String,
     pub step: usize,
+    /// Whether it was the model that takes over.
+    pub is_fallback: bool,
     pub tools_off: bool,
     pub reflects: bool,
+    /// Whether the model hangs instead of responding.
+    pub hangs: bool,
     /// Whether the request reports that the last response did not match the schema.
     pub repairs: bool,
     pub began: u64,
@@ -67,8 +71,8 @@ pub struct Ledger {
     pub scenario: Scenario,
     pub runs: RefCell<Vec<Run>>,
     pub asks: RefCell<Vec<Ask>>,
-    /// Number of attempts of the model so far, by turn and step.
-    pub tries: RefCell<BTreeMap<(String, usize), u32>>,
+    /// Number of attempts so far, by turn, step and whether it was the model that takes over.
+    pub tries: RefCell<BTreeMap<(String, usize, bool), u32>>,
     /// The tools of the last request, and their tokens.
     pub measured: RefCell<Option<(Rc<[ToolSpec]>, u64)>>,
     /// The memory index.

@@ -28,12 +28,18 @@ pub const FIXED: u64 = 4_600;
 
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 
-/// The only model.
+/// The model of all sessions.
+pub const PRIMARY: &str = "sim/model";
+/// The model that takes over when it fails.
+pub const FALLBACK: &str = "sim/fallback";
+
+/// The models. They respond alike, but fail independently.
 pub struct SimModels(pub Rc<Ledger>);
 
 impl Models for SimModels {
-    fn resolve(&self, _id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
-        Ok((Rc::new(SimModel(Rc::clone(&self.0))), "sim".into()))
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        let model = SimModel { ledger: Rc::clone(&self.0), is_fallback: id == FALLBACK };
+        Ok((Rc::new(model), "sim".into()))
     }
 
     fn limits(&self, _id: &str) -> ModelLimits {
@@ -41,15 +47,19 @@ impl Models for SimModels {
     }
 
     fn default_model(&self) -> String {
-        "sim/model".into()
+        PRIMARY.into()
     }
 }
 
-struct SimModel(Rc<Ledger>);
+struct SimModel {
+    ledger: Rc<Ledger>,
+    is_fallback: bool,
+}
 
 impl Model for SimModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
-        let ledger = Rc::clone(&self.0);
+        let Self { ledger, is_fallback } = self;
+        let (ledger, is_fallback) = (Rc::clone(ledger), *is_fallback);
         if let Some(pieces) = one_shot::answer(&ledger, &request) {
             return play(ledger, None, pieces);
         }
@@ -62,8 +72,14 @@ impl Model for SimModel {
             asks.push(Ask {
                 said: said.clone(),
                 step,
+                is_fallback,
                 tools_off: request.tools_off,
                 reflects,
+                hangs: ledger
+                    .scenario
+                    .turn(&said)
+                    .and_then(|(_, turn)| turn.steps.get(step))
+                    .is_some_and(|script| script.hangs),
                 repairs: request.tail.contains("Your last answer did not fit"),
                 began: ledger.moment(),
                 at: ledger.sched.now(),
@@ -74,10 +90,17 @@ impl Model for SimModel {
             asks.len() - 1
         };
         ledger.say("model", || {
-            format!("asked: {said} step {step}{}", if request.tools_off { ", no tools" } else { "" })
+            let model = if is_fallback { FALLBACK } else { PRIMARY };
+            format!(
+                "{model} is asked: {said} step {step}{}",
+                if request.tools_off { ", no tools" } else { "" }
+            )
         });
         let pieces = match ledger.scenario.turn(&said) {
-            Some((session, turn)) => answer(&ledger, &mark(session), turn, step, request.tools_off, reflects),
+            Some((session, turn)) => {
+                let place = (step, is_fallback);
+                answer(&ledger, &mark(session), turn, place, request.tools_off, reflects)
+            }
             None => {
                 ledger.find(10, format!("the model is not shown the user's message, but {said:?}"));
                 vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "unknown message")))]
@@ -212,7 +235,7 @@ fn answer(
     ledger: &Ledger,
     mark: &str,
     turn: &TurnScript,
-    step: usize,
+    (step, is_fallback): (usize, bool),
     tools_off: bool,
     reflects: bool,
 ) -> Vec<Piece> {
@@ -241,19 +264,27 @@ fn answer(
     }
     let finish = if script.pauses { FinishReason::Pause } else { FinishReason::ToolCalls };
     let mut pieces = pieces(parts, script.pace, finish);
-    trouble(ledger, turn, step, script, &mut pieces);
+    trouble(ledger, turn, (step, is_fallback), script, &mut pieces);
     pieces
 }
 
-fn trouble(ledger: &Ledger, turn: &TurnScript, step: usize, script: &StepScript, pieces: &mut Vec<Piece>) {
+fn trouble(
+    ledger: &Ledger,
+    turn: &TurnScript,
+    (step, is_fallback): (usize, bool),
+    script: &StepScript,
+    pieces: &mut Vec<Piece>,
+) {
     if script.hangs {
         pieces.truncate(1);
         pieces.push((86_400_000, Err(ModelError::new(ModelErrorKind::Stalled, "it hangs"))));
     }
     let Some((kind, times)) = script.trouble else { return };
     let mut tries = ledger.tries.borrow_mut();
-    let tried = tries.entry((turn.said.clone(), step)).or_default();
+    let tried = tries.entry((turn.said.clone(), step, is_fallback)).or_default();
     *tried += 1;
+    // The model that takes over fails less often.
+    let times = if is_fallback { times / 2 } else { times };
     if *tried <= times {
         pieces.truncate(step % 3);
         pieces.push((2, Err(ModelError::new(kind, "as planned"))));

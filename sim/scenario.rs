@@ -35,6 +35,8 @@ pub struct Scenario {
     /// where no turn has to be admitted.
     pub ledger_down: Option<(u64, u64)>,
     pub ledger_unanswered: Vec<u64>,
+    /// Whether another model takes over when the model fails.
+    pub falls_back: bool,
     pub context: ContextScenario,
     pub people: PeopleScenario,
     pub subagents: SubagentsScenario,
@@ -207,6 +209,7 @@ impl Scenario {
         let from = ledger.below(6_000);
         let ledger_down = ledger.chance(20).then(|| (from, from + ledger.within(10, 8_000)));
         let ledger_unanswered = (0..ledger.pick(&[0, 0, 1, 2])).map(|_| ledger.below(12_000)).collect();
+        let falls_back = ledger.chance(30);
         let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
         other.roll();
@@ -228,6 +231,7 @@ impl Scenario {
             blobs_down,
             ledger_down,
             ledger_unanswered,
+            falls_back,
             context,
             people,
             subagents,

@@ -6,7 +6,7 @@ use super::{
     dice::Dice,
     disk::Disk,
     ledger::Ledger,
-    model::SimModels,
+    model::{FALLBACK, SimModels},
     scenario::Scenario,
     sched::{Panicked, START, Sched, SimClock},
     tools,
@@ -120,6 +120,9 @@ impl World {
         settings.permissions.tools.extend(people.rules.tools.clone());
         settings.permissions.categories.extend(people.rules.categories.clone());
         settings.approval_ttl = people.ttl_s.map_or(settings.approval_ttl, Duration::from_secs);
+        if self.ledger.scenario.falls_back {
+            settings.fallback_models.push(FALLBACK.to_owned());
+        }
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings
     }

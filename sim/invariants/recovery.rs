@@ -7,7 +7,7 @@ use crate::{
     world::{Node, World},
 };
 use serde_json::Value;
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 /// A call reported as not run did not run.
 pub fn unknown(ledger: &Ledger, view: &View) {
@@ -78,7 +78,21 @@ fn alike(ledger: &Ledger, found: &View, expected: &View) {
         if (&is.end, &is.reply) != (&should.end, &should.reply) {
             ledger.find(9, format!("“{}” ended as {is:?} instead of {should:?}", turn.said));
         }
+        // A lost permanent failure did not block the tool, so people were asked about later calls. What they granted
+        // then also applies to later turns.
+        if !unknown.is_empty() && granted(found, turn) != granted(expected, like) {
+            return;
+        }
     }
+}
+
+/// Returns the tools and categories that decisions of a turn have granted for the rest of the session.
+fn granted<'a>(view: &'a View, turn: &Turn) -> BTreeSet<(&'a str, &'a str)> {
+    let records = turn.records.iter().map(|place| &view.entries[*place].value);
+    let decisions = records.filter(|value| value["type"] == "approval.decided");
+    let decisions =
+        decisions.filter_map(|value| Some((value["name"].as_str()?, value["decision"].as_str()?)));
+    decisions.filter(|(_, decision)| decision.starts_with("always_")).collect()
 }
 
 #[derive(Debug)]

@@ -36,6 +36,7 @@ use futures::{
     future::{LocalBoxFuture, ready},
 };
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 
@@ -126,12 +127,12 @@ impl TurnFormat for Completion {
     }
 
     fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
-        let head = json!({
-            "id": format!("chatcmpl-{turn}"),
-            "object": if self.streams { "chat.completion.chunk" } else { "chat.completion" },
-            "created": self.created,
-            "model": self.model,
-        });
+        let head = Head {
+            id: format!("chatcmpl-{turn}"),
+            object: if self.streams { "chat.completion.chunk" } else { "chat.completion" },
+            created: self.created,
+            model: self.model.clone(),
+        };
         Box::new(Choice {
             head,
             streams: self.streams,
@@ -170,10 +171,49 @@ impl TurnFormat for Completion {
     }
 }
 
+/// The fields of a completion and of all its chunks.
+#[derive(Serialize)]
+struct Head {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+}
+
+/// A part of the streamed message.
+#[derive(Default, Serialize)]
+struct MessageDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<&'a [Value]>,
+}
+
+/// A chunk of a stream.
+#[derive(Serialize)]
+struct Chunk<'a> {
+    #[serde(flatten)]
+    head: &'a Head,
+    choices: &'a [ChunkChoice<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct ChunkChoice<'a> {
+    index: usize,
+    delta: MessageDelta<'a>,
+    logprobs: Option<Value>,
+    finish_reason: Option<&'a str>,
+}
+
 /// Writes a turn as the one choice of a completion.
 struct Choice {
-    /// The fields of all chunks.
-    head: Value,
+    head: Head,
     streams: bool,
     includes_usage: bool,
     session: Option<SessionId>,
@@ -198,9 +238,9 @@ impl Projection for Choice {
         let record = match event {
             Event::Delta(Delta::Text { delta, .. }) => {
                 let text = self.text.add(delta);
-                return self.say("content", &text, out);
+                return self.say(&text, out);
             }
-            Event::Delta(Delta::Reasoning { delta, .. }) => return self.say("reasoning_content", delta, out),
+            Event::Delta(Delta::Reasoning { delta, .. }) => return self.reason(delta, out),
             Event::Delta(Delta::ToolInput { .. }) => return,
             Event::Record(record) => record,
         };
@@ -212,7 +252,7 @@ impl Projection for Choice {
             EventKind::TurnFailed(end) => self.fail(end, out),
             EventKind::TurnCompleted(end) | EventKind::TurnCanceled(end) => {
                 self.usage = end.usage;
-                self.finish(json!({}), finish_reason(end.stop_reason), out);
+                self.finish(None, finish_reason(end.stop_reason), out);
             }
             _ => {}
         }
@@ -225,15 +265,23 @@ impl Projection for Choice {
 
 impl Choice {
     /// Sends text, or keeps it for the whole response.
-    fn say(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
-        if text.is_empty() {
-            return;
+    fn say(&mut self, text: &str, out: &mut Vec<u8>) {
+        match self.streams {
+            true if text.is_empty() => {}
+            true => self.chunk(MessageDelta { content: Some(text), ..MessageDelta::default() }, None, out),
+            false => self.written.borrow_mut().text.push_str(text),
         }
-        if self.streams {
-            return self.chunk(json!({ field: text }), None, out);
+    }
+
+    /// Sends reasoning, or keeps it for the whole response.
+    fn reason(&mut self, text: &str, out: &mut Vec<u8>) {
+        match self.streams {
+            true => {
+                let delta = MessageDelta { reasoning_content: Some(text), ..MessageDelta::default() };
+                self.chunk(delta, None, out);
+            }
+            false => self.written.borrow_mut().reasoning.push_str(text),
         }
-        let whole = &mut *self.written.borrow_mut();
-        if field == "content" { &mut whole.text } else { &mut whole.reasoning }.push_str(text);
     }
 
     fn end_message(&mut self) {
@@ -260,8 +308,8 @@ impl Choice {
         if own.is_empty() {
             let names = named(others);
             let notice = self.text.add(&format!("[This turn waits for a decision or an answer: {names}.]"));
-            self.say("content", &notice, out);
-            return self.finish(json!({}), "stop", out);
+            self.say(&notice, out);
+            return self.finish(None, "stop", out);
         }
         let calls = own.into_iter().enumerate().map(|(index, call)| {
             let id = match &self.session {
@@ -276,7 +324,7 @@ impl Choice {
             value
         });
         let calls: Vec<_> = calls.collect();
-        self.finish(json!({"tool_calls": calls}), "tool_calls", out);
+        self.finish(Some(calls), "tool_calls", out);
     }
 
     fn fail(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
@@ -288,43 +336,40 @@ impl Choice {
         }
     }
 
-    /// Ends the response. `last` is the rest of the message.
-    fn finish(&mut self, last: Value, reason: &str, out: &mut Vec<u8>) {
+    /// Ends the response, with these calls of tools.
+    fn finish(&mut self, tool_calls: Option<Vec<Value>>, reason: &str, out: &mut Vec<u8>) {
         self.has_ended = true;
         let usage = usage(&self.usage);
         if self.streams {
+            let last = MessageDelta { tool_calls: tool_calls.as_deref(), ..MessageDelta::default() };
             self.chunk(last, Some(reason), out);
             if self.includes_usage {
-                let mut chunk = self.head.clone();
-                chunk["choices"] = json!([]);
-                chunk["usage"] = usage;
-                sse::write(&chunk, out);
+                sse::write(&Chunk { head: &self.head, choices: &[], usage: Some(usage) }, out);
             }
             out.extend_from_slice(b"data: [DONE]\n\n");
             return;
         }
         let whole = &mut *self.written.borrow_mut();
-        let mut message = last;
-        message["role"] = "assistant".into();
-        message["content"] = Some(std::mem::take(&mut whole.text)).filter(|text| !text.is_empty()).into();
-        message["refusal"] = Value::Null;
+        let text = Some(std::mem::take(&mut whole.text)).filter(|text| !text.is_empty());
+        let mut message = json!({"role": "assistant", "content": text, "refusal": null});
+        if let Some(calls) = tool_calls {
+            message["tool_calls"] = calls.into();
+        }
         if !whole.reasoning.is_empty() {
             message["reasoning_content"] = std::mem::take(&mut whole.reasoning).into();
         }
-        let mut body = self.head.clone();
+        let mut body = json!(self.head);
         body["choices"] =
             json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}]);
         body["usage"] = usage;
         whole.end = Some(Ok(body));
     }
 
-    fn chunk(&mut self, mut delta: Value, reason: Option<&str>, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            delta["role"] = "assistant".into();
-        }
-        let mut chunk = self.head.clone();
-        chunk["choices"] = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]);
-        sse::write(&chunk, out);
+    fn chunk(&mut self, delta: MessageDelta<'_>, finish_reason: Option<&str>, out: &mut Vec<u8>) {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let delta = MessageDelta { role: is_first.then_some("assistant"), ..delta };
+        let choice = ChunkChoice { index: 0, delta, logprobs: None, finish_reason };
+        sse::write(&Chunk { head: &self.head, choices: &[choice], usage: None }, out);
     }
 }
 

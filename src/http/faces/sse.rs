@@ -1,10 +1,19 @@
-//! Server-sent events that have only data.
+//! Server-sent events whose data is JSON.
 
-use serde_json::Value;
+use serde::Serialize;
 
-/// Appends an event.
-pub(super) fn write(data: &Value, out: &mut Vec<u8>) {
+/// Appends an event that has only data.
+pub(super) fn write(data: &impl Serialize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
-    out.extend_from_slice(data.to_string().as_bytes());
+    // Writing to memory cannot fail, and the data has only text as keys.
+    let _ = serde_json::to_writer(&mut *out, data);
     out.extend_from_slice(b"\n\n");
+}
+
+/// Appends an event with a name.
+pub(super) fn write_named(name: &str, data: &impl Serialize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'\n');
+    write(data, out);
 }

@@ -176,8 +176,9 @@ async fn resolve(
 
 /// Returns who decides, and from where. Only the credential counts, because any caller can name a user in the body.
 fn resolved_by(call: &Call<'_>) -> ResolvedBy {
-    let Principal { user, key, address, .. } = call.principal.clone();
-    ResolvedBy { approver: Approver { user, key }, address, request_id: Some(call.request_id.clone()) }
+    let Principal { user, key, address, .. } = call.principal;
+    let approver = Approver { user: user.clone(), key: key.clone() };
+    ResolvedBy { approver, address: *address, request_id: Some(call.request_id.clone()) }
 }
 
 fn check_length(pointer: &str, text: Option<&str>) -> Result<(), Problem> {

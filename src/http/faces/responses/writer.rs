@@ -1,6 +1,6 @@
 //! Writes a part of a turn as a response: the object, and the events that build it.
 
-use super::super::children::flattened;
+use super::super::{children::flattened, sse};
 use super::chunks::Chunks;
 use super::id::ResponseId;
 use crate::session::{
@@ -11,6 +11,7 @@ use crate::types::{
     CallId, Delta, EventKind, Message, MessageId, Part, Pending, StopReason, Timestamp, TurnEnd, Usage,
     WaitKind,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 
@@ -46,6 +47,26 @@ struct OpenMessage {
     index: usize,
     text: String,
     chunks: Chunks,
+}
+
+/// An event, with its number.
+#[derive(Serialize)]
+struct Numbered<'a, T> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    sequence_number: u64,
+    #[serde(flatten)]
+    data: T,
+}
+
+/// A piece of text. There is an event for each word, so it is not built as a [`Value`].
+#[derive(Serialize)]
+struct TextDelta<'a> {
+    item_id: &'a MessageId,
+    output_index: usize,
+    content_index: usize,
+    delta: &'a str,
+    logprobs: [Value; 0],
 }
 
 impl Written {
@@ -148,15 +169,13 @@ impl Writer {
     }
 
     /// Sends an event, with the next number.
-    fn emit(&mut self, kind: &str, mut data: Value, out: &mut Vec<u8>) {
+    fn emit(&mut self, kind: &str, data: impl Serialize, out: &mut Vec<u8>) {
         let number = self.sequence;
         self.sequence += 1;
         if !self.streams || self.after.is_some_and(|after| number <= after) {
             return;
         }
-        data["type"] = kind.into();
-        data["sequence_number"] = number.into();
-        out.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
+        sse::write_named(kind, &Numbered { kind, sequence_number: number, data }, out);
     }
 
     fn text(&mut self, id: &MessageId, delta: &str, out: &mut Vec<u8>) {
@@ -172,9 +191,8 @@ impl Writer {
     }
 
     fn emit_piece(&mut self, id: &MessageId, index: usize, piece: &str, out: &mut Vec<u8>) {
-        let data = json!({
-            "item_id": id, "output_index": index, "content_index": 0, "delta": piece, "logprobs": [],
-        });
+        let data =
+            TextDelta { item_id: id, output_index: index, content_index: 0, delta: piece, logprobs: [] };
         self.emit("response.output_text.delta", data, out);
     }
 
