@@ -179,8 +179,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a whole number of minutes from 1",
-            doc: "With the strategy `observation`: notes are taken in advance, and replace the messages at `OBSERVE_AT`. If \
-                  the session has been idle for this long, the notes replace the messages earlier. By then the \
+            doc: "With the strategy `observation`: the number of idle minutes after which the notes, which are taken in \
+                  advance, replace the messages even before `OBSERVE_AT` is reached. By then the \
                   provider has dropped the prompt from its cache, so changing the prompt costs nothing extra. Not set: \
                   the notes replace the messages only at `OBSERVE_AT`.",
             example: "",

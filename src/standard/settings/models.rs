@@ -104,8 +104,8 @@ pub const TOPIC: Topic = Topic {
             doc: "The models that take over, in this order, when a session's model fails before its first token: when the \
                   provider is not available or does not respond, and after retries when it receives too many requests. \
                   The model that has taken over stays until the end of the turn; the next turn starts with the session's \
-                  model again. Models that the tenant may not use are skipped, and with `max_cost_usd` those without a \
-                  price. The event `model.fallback` and the turn's usage name the model.",
+                  model again. Models that the tenant may not use are skipped. If the turn has a `max_cost_usd`, models \
+                  without a price are skipped, too. The event `model.fallback` and the turn's usage name the model.",
             example: "",
         },
         Setting {

@@ -24,8 +24,8 @@ pub const TOPIC: Topic = Topic {
         count(
             "STORAGE_MEMORY_ROWS",
             |config, text| set(&mut config.storage.memory_rows, text),
-            "The maximum number of rows of the memory index. A fact is a row; a long message of a conversation is \
-             several. Not set: no limit.",
+            "The maximum number of rows of the memory index. A fact is a row, and so is a line of `MEMORY.md`; a long \
+             message of a conversation is several. Not set: no limit.",
         ),
         count(
             "STORAGE_SESSIONS",
