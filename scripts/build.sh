@@ -52,4 +52,4 @@ fi
 raw=$(($(wc -c <"$wasm") / 1000)) gz=$(($(gzip -9c "$wasm" | wc -c) / 1000))
 say "$wasm: $raw kB, $gz kB gzipped (limit $LIMIT_KB)"
 [ "$gz" -le "$LIMIT_KB" ] || die "the Worker exceeds $LIMIT_KB kB gzipped"
-[ "$gz" -le "$WARN_KB" ] || say "warning: the Worker exceeds $WARN_KB kB gzipped"
+[ "$gz" -le "$WARN_KB" ] || say "warning: the Worker exceeds $WARN_KB kB gzipped; a free account accepts $LIMIT_KB kB"

@@ -56,8 +56,9 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
         None => Scopes(vec![Scope::Read]),
     };
     let key = signing_key(call.gateway).await?;
-    let policy = TenantPolicy::default();
-    let holder = Principal { user, scopes, session: Some(session), policy, ..call.caller.clone() };
+    // The holder can read the ticket, and need not be the client that creates it, so the address stays out.
+    let (policy, address) = (TenantPolicy::default(), None);
+    let holder = Principal { user, scopes, session: Some(session), policy, address, ..call.caller.clone() };
     let expires_at = call.gateway.clock.now() + TTL;
     let text = response::to_json(&Ticket { holder, expires_at })?;
     let [text, tag] =

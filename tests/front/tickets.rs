@@ -45,6 +45,18 @@ fn a_ticket_grants_access_to_its_session_for_five_minutes() {
 }
 
 #[test]
+fn a_ticket_does_not_have_the_address_of_its_creator() {
+    let stage = Stage::new();
+    let ask = post("/v1/tickets").bearer(DEV).header("cf-connecting-ip", "192.0.2.7");
+    let ticket = stage.answer(ask.json(&json!({ "session": "s1" }))).text("ticket");
+    let content = B64.decode(ticket.split('.').next().unwrap()).unwrap();
+    assert!(!String::from_utf8(content).unwrap().contains("192.0.2.7"), "its holder can read it");
+    let forward = stage.forward(events(&ticket).header("cf-connecting-ip", "192.0.2.8"));
+    assert_eq!(forward.principal.address, "192.0.2.8".parse().ok());
+    assert_eq!(stage.forward(get("/v1/sessions/s1").bearer(DEV)).principal.address, None, "not a cached one");
+}
+
+#[test]
 fn a_repeated_request_creates_another_ticket() {
     let stage = Stage::new();
     let create = || {
