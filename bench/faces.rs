@@ -7,8 +7,8 @@ use crate::support::{DEV_API_KEY, ModelServer};
 use crate::target::{Exchange, Target, exchange};
 use serde_json::json;
 
-/// Number of turns per round.
-const TURNS: usize = 40;
+/// Number of turns per round. CPU time is measured in steps of 10 ms.
+const TURNS: usize = 120;
 /// Highest accepted ratio of CPU time to the native stream.
 const GOAL: f64 = 1.1;
 
