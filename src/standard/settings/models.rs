@@ -101,8 +101,9 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(fallback_models),
             default: "",
             expects: "at most 4 ids of models separated by commas",
-            doc: "The models that take over, in this order, when a session's model fails before its first token: when the \
-                  provider is not available or does not respond, and after retries when it receives too many requests. \
+            doc: "The models that take over when a session's model fails before its first token. They are tried in the \
+                  order of the list. A model has failed if its provider is not available or does not respond, or if \
+                  it still refuses too many requests after retries. \
                   The model that has taken over stays until the end of the turn; the next turn starts with the session's \
                   model again. Models that the tenant may not use are skipped. If the turn has a `max_cost_usd`, models \
                   without a price are skipped, too. The event `model.fallback` and the turn's usage name the model.",
