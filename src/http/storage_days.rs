@@ -1,4 +1,4 @@
-//! Records what tenants store on each day. [`usage`](super::usage) shows it.
+//! Records what tenants store on each day. The routes of usage show it.
 
 use super::gateway::Gateway;
 use serde_json::json;

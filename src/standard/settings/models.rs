@@ -103,7 +103,7 @@ pub const TOPIC: Topic = Topic {
             expects: "at most 4 ids of models separated by commas",
             doc: "The models that take over when a session's model fails before its first token. They are tried in the \
                   order of the list. A model has failed if its provider is not available or does not respond, or if \
-                  it still refuses too many requests after retries. \
+                  after retries the provider still says that there are too many requests. \
                   The model that has taken over stays until the end of the turn; the next turn starts with the session's \
                   model again. Models that the tenant may not use are skipped. If the turn has a `max_cost_usd`, models \
                   without a price are skipped, too. The event `model.fallback` and the turn's usage name the model.",
