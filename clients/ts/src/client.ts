@@ -1,6 +1,13 @@
+import { EdgeHarnessError } from "./error.ts";
 import { pages, Session } from "./session.ts";
 import { newKey, Transport, type ClientOptions, type RequestOptions } from "./transport.ts";
-import type { NewSession, Page, Schemas, Scope, SessionData, SessionSummary } from "./types.ts";
+import type { NewSession, Page, PendingCall, Schemas, Scope, SessionData, SessionSummary } from "./types.ts";
+
+/** A call that waits for a person, and its session. */
+export interface WaitingCall {
+  session: Session;
+  call: PendingCall;
+}
 
 /** A client of one server, with one credential. */
 export class EdgeHarness {
@@ -32,6 +39,18 @@ export class EdgeHarness {
     return this.#transport.json("GET", "/v1/sessions", { query });
   }
 
+  /**
+   * Yields the calls that wait for a person, in all sessions, newest session first. A call that has just begun to wait may be
+   * missing for a few seconds, because the list of sessions shows it a little later.
+   */
+  async *inbox(filter: { user?: string; agent?: string } = {}): AsyncGenerator<WaitingCall> {
+    for await (const { id, pending } of this.sessions(filter)) {
+      if (pending === 0) continue;
+      const session = this.session(id);
+      for (const call of await waitingCalls(session)) yield { session, call };
+    }
+  }
+
   /** Creates a ticket, with which a browser opens one session's event stream or WebSocket without a header. */
   createTicket(session: string, scopes?: Scope[]): Promise<Schemas["Ticket"]> {
     return this.#transport.json("POST", "/v1/tickets", { json: { session, user: this.#transport.user, scopes }, isRepeatable: true });
@@ -40,5 +59,15 @@ export class EdgeHarness {
   /** Sends a request to any route, such as those of files and of memory, and returns the response. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Response> {
     return this.#transport.request(method, path, options);
+  }
+}
+
+/** Returns the calls of a session that wait; none if the session was deleted since it was listed. */
+async function waitingCalls(session: Session): Promise<PendingCall[]> {
+  try {
+    return (await session.get()).pending;
+  } catch (error) {
+    if (error instanceof EdgeHarnessError && error.status === 404) return [];
+    throw error;
   }
 }

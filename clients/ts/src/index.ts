@@ -1,4 +1,4 @@
-export { EdgeHarness } from "./client.ts";
+export { EdgeHarness, type WaitingCall } from "./client.ts";
 export { EdgeHarnessError } from "./error.ts";
 export type { FollowOptions } from "./follow.ts";
 export { Session, type DecisionOptions, type SendOptions } from "./session.ts";

@@ -54,6 +54,22 @@ test("a client with a user reaches only the sessions of that user", async () => 
   assert.equal((await bob.session(id).get()).id, id);
 });
 
+test("the inbox has the calls that wait in all sessions", async () => {
+  const own = new EdgeHarness({ url, key, user: randomUUID() });
+  const permissions = { tools: { echo: "ask" } };
+  const sessions = [await own.createSession({ permissions }), await own.createSession({ permissions }), await own.createSession()];
+  const turns = sessions.map((session, index) => session.send(`/tool echo {"text": "from ${index}"}`));
+  assert.deepEqual((await Promise.all(turns.map((turn) => turn.result()))).map(({ status }) => status), ["waiting", "waiting", "completed"]);
+  const inbox = async () => (await all(own.inbox())).map(({ session, call }) => `${session.id} ${call.args.text}`).sort();
+  const expected = [`${sessions[0].id} from 0`, `${sessions[1].id} from 1`].sort();
+  // The list of sessions is updated after the turn.
+  while ((await inbox()).length < 2) await new Promise((done) => setTimeout(done, 100));
+  assert.deepEqual(await inbox(), expected);
+  for await (const { session, call } of own.inbox()) await session.approve(call.call_id, "approve", { args_hash: call.args_hash });
+  assert.equal((await turns[0].result()).reply.text, "echo → from 0");
+  assert.deepEqual(await inbox(), []);
+});
+
 test("a queued message survives a lost connection", async (t) => {
   const id = randomUUID();
   const running = client.session(id).send("/slow 100 30");
