@@ -189,7 +189,7 @@ fn openai_responses() {
 
 #[test]
 fn typescript() {
-    run("clients/ts", "test/client.test.mjs");
+    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "clients/ts", "test/client.test.mjs");
 }
 
 #[test]

@@ -3,7 +3,7 @@ import { pages, Session } from "./session.ts";
 import { newKey, Transport, type ClientOptions, type RequestOptions } from "./transport.ts";
 import type { NewSession, Page, PendingCall, Schemas, Scope, SessionData, SessionSummary } from "./types.ts";
 
-/** A call that waits for a person, and its session. */
+/** A call that waits, and its session. */
 export interface WaitingCall {
   session: Session;
   call: PendingCall;
@@ -40,14 +40,26 @@ export class EdgeHarness {
   }
 
   /**
-   * Yields the calls that wait for a person, in all sessions, newest session first. A call that has just begun to wait may be
-   * missing for a few seconds, because the list of sessions shows it a little later.
+   * Yields the calls that wait for a decision, an answer or a result, in all sessions, newest session first. Calls of subagents
+   * come with the session of the subagent. A call that has just begun to wait may be missing for a few seconds, because the
+   * list of sessions shows it a little later.
    */
   async *inbox(filter: { user?: string; agent?: string } = {}): AsyncGenerator<WaitingCall> {
     for await (const { id, pending } of this.sessions(filter)) {
       if (pending === 0) continue;
       const session = this.session(id);
-      for (const call of await waitingCalls(session)) yield { session, call };
+      yield* this.#waiting(session, await waitingCalls(session));
+    }
+  }
+
+  *#waiting(session: Session, calls: PendingCall[]): Generator<WaitingCall> {
+    for (const call of calls) {
+      if (call.kind !== "subagent") {
+        yield { session, call };
+        continue;
+      }
+      const { session: id, pending = [] } = call.payload as { session: string; pending?: PendingCall[] };
+      yield* this.#waiting(this.session(id), pending);
     }
   }
 

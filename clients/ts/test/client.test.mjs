@@ -68,6 +68,19 @@ test("the inbox has the calls that wait in all sessions", async () => {
   for await (const { session, call } of own.inbox()) await session.approve(call.call_id, "approve", { args_hash: call.args_hash });
   assert.equal((await turns[0].result()).reply.text, "echo → from 0");
   assert.deepEqual(await inbox(), []);
+
+  // The call of a subagent is in the subagent's session.
+  const parent = await own.createSession({ permissions });
+  const task = { agent: "general-purpose", task: '/tool echo {"text": "from below"}' };
+  const turn = parent.send(`/tool subagent ${JSON.stringify(task)}`);
+  assert.equal((await turn.result()).status, "waiting");
+  while ((await inbox()).length < 1) await new Promise((done) => setTimeout(done, 100));
+  for await (const { session, call } of own.inbox()) {
+    assert.notEqual(session.id, parent.id);
+    assert.equal(call.args.text, "from below");
+    await session.approve(call.call_id, "approve", { args_hash: call.args_hash });
+  }
+  assert.equal((await turn.result()).status, "completed");
 });
 
 test("a queued message survives a lost connection", async (t) => {

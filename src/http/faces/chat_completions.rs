@@ -276,6 +276,7 @@ impl Choice {
     /// Sends reasoning, or keeps it for the whole response.
     fn reason(&mut self, text: &str, out: &mut Vec<u8>) {
         match self.streams {
+            true if text.is_empty() => {}
             true => {
                 let delta = MessageDelta { reasoning_content: Some(text), ..MessageDelta::default() };
                 self.chunk(delta, None, out);

@@ -374,7 +374,7 @@ impl Directory for InMemoryDirectory {
         let tenants: Vec<TenantId> = self.tables()?.tenants.keys().cloned().collect();
         for tenant in tenants {
             let used = self.storage(&tenant, None).await?;
-            self.tables()?.storage_days.insert((tenant, Day::of(now)), used);
+            self.tables()?.storage_days.entry((tenant, Day::of(now))).or_insert(used);
         }
         Ok(())
     }

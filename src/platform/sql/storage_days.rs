@@ -1,5 +1,5 @@
 //! What each tenant stored at the start of each day (`migrations/0021_storage_days.sql`). A run copies the numbers of a
-//! page of tenants from their shard to the root database. A repeated page replaces its rows.
+//! page of tenants from their shard to the root database. A repeated page keeps its rows.
 
 use super::{Rows, Sql, SqlError, Statement, Value, json, read, storage::UseRow};
 use crate::types::{Day, StorageUse, TenantId};
@@ -78,7 +78,7 @@ pub async fn record(
     let tenant = "value ->> 'tenant'";
     let values: Vec<_> = NUMBERS.split(", ").map(|column| format!("value ->> '{column}'")).collect();
     let insert = format!(
-        "INSERT OR REPLACE INTO storage_days (tenant, day, shard, {NUMBERS}) \
+        "INSERT OR IGNORE INTO storage_days (tenant, day, shard, {NUMBERS}) \
          SELECT {tenant}, ?2, ?3, {} FROM json_each(?1) \
          WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE id = {tenant} AND deleted_at IS NOT NULL)",
         values.join(", "),
@@ -86,7 +86,9 @@ pub async fn record(
     let delete = format!(
         "DELETE FROM storage_days WHERE tenant IN (SELECT {tenant} FROM json_each(?1)) AND day <= ?2"
     );
-    let progress = "INSERT OR REPLACE INTO storage_progress (shard, day, after) VALUES (?1, ?2, ?3)";
+    let progress = "INSERT INTO storage_progress (shard, day, after) VALUES (?1, ?2, ?3) \
+                    ON CONFLICT (shard) DO UPDATE SET day = excluded.day, after = excluded.after \
+                    WHERE excluded.day >= storage_progress.day";
     let last = last.map_or(Value::Null, Value::from);
     root.batch(&[
         Statement::new(insert, vec![rows.as_str().into(), day.as_str().into(), name.into()]),

@@ -398,10 +398,12 @@ impl Directory for D1Directory {
         let progress = Progress::read(self.root(), day).await?;
         let shards = self.shards.names().iter().zip(self.shards.all());
         let left = shards.filter_map(|(name, shard)| Some((name, shard, progress.after(name)?)));
+        let mut result = Ok(());
         for (name, shard, after) in in_turn(left.collect(), RECORDED_SHARDS, now) {
-            storage_days::record(self.root(), (name, shard), day, after).await?;
+            // A shard that is down does not block others.
+            result = result.and(storage_days::record(self.root(), (name, shard), day, after).await);
         }
-        Ok(())
+        Ok(result?)
     }
 
     async fn stored_by_day(
