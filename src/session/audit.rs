@@ -38,12 +38,10 @@ fn entry(
     session: &SessionId,
     record: Record,
 ) -> Result<Option<AuditEntry>, StoreError> {
-    // The address is in the suspension only: clients read the log.
+    // Clients read the log, so the address is in the suspension, which outlives its turn and keeps its id for itself.
     let suspension = |kind: WaitKind, call_id: &CallId| {
         let row = document_key::read(store, &Row::of(kind).key(call_id))?;
-        let found = row.as_deref().map(decode::<Suspension>).transpose()?;
-        // A later turn may have made a call with the same id.
-        Ok::<_, StoreError>(found.filter(|found| record.turn.as_ref() == Some(&found.turn)))
+        row.as_deref().map(decode::<Suspension>).transpose()
     };
     let (call_id, name, decision, args_hash, by, address, request_id) = match record.kind {
         EventKind::ApprovalDecided {

@@ -28,7 +28,8 @@ struct Stored {
     used: StorageUse,
 }
 
-/// The day's rows of each shard that are complete, or the last recorded tenant.
+/// How far the rows of a day are complete: the last recorded tenant of each shard, or `None` if the shard is complete. A
+/// shard without rows of the day is missing.
 #[derive(Default)]
 pub struct Progress(HashMap<String, Option<TenantId>>);
 

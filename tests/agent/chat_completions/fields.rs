@@ -46,7 +46,7 @@ fn requests_that_cannot_be_served_are_refused_with_the_parameter() {
         (with("messages", json!([{"role": "assistant", "content": "hi"}])), "messages"),
         (with("messages", json!([{"role": "user", "content": image}])), "messages.0.content.0"),
         (with("messages", json!([{"role": "robot", "content": "hi"}])), "messages.0.role"),
-        (with("model", json!("nobody/none")), "model"),
+        (with("model", json!("unknown/none")), "model"),
         (with("tools", json!([{"type": "function", "function": {"name": "ask_user"}}])), "tools.0"),
         (with("tools", json!([{"type": "function", "function": {"name": "read_artifact"}}])), "tools.0"),
     ];
