@@ -58,8 +58,7 @@ struct SimModel {
 
 impl Model for SimModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
-        let Self { ledger, is_fallback } = self;
-        let (ledger, is_fallback) = (Rc::clone(ledger), *is_fallback);
+        let (ledger, is_fallback) = (Rc::clone(&self.ledger), self.is_fallback);
         if let Some(pieces) = one_shot::answer(&ledger, &request) {
             return play(ledger, None, pieces);
         }

@@ -1,5 +1,6 @@
 //! Calls that wait for approval, across evictions.
 
+use crate::audit::ann;
 use crate::scripts::{ruling, step_of};
 use crate::stage::{Stage, ms};
 use edge_harness::agent::{
@@ -9,9 +10,8 @@ use edge_harness::agent::{
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::types::{
-    Actor, Approver, AuditAction, AuditEntry, AuditQuery, BudgetPatch, CallId, Category, Decision,
-    ModelRequest, Part, Pending, Policy, Problem, ResolvedBy, Rules, SessionStatus, TenantPolicy, TurnId,
-    TurnStatus,
+    BudgetPatch, CallId, Category, Decision, ModelRequest, Part, Pending, Policy, Problem, Rules,
+    SessionStatus, TenantPolicy, TurnId, TurnStatus,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -46,7 +46,7 @@ fn stage() -> Stage {
 }
 
 /// The same, with both writes waiting.
-fn suspended() -> Stage {
+pub fn suspended() -> Stage {
     let stage = stage();
     stage.post("t1", "go");
     stage.run();
@@ -54,17 +54,11 @@ fn suspended() -> Stage {
     stage
 }
 
-/// Ann, as the sender of a request.
-pub fn ann() -> ResolvedBy {
-    let approver = Approver { user: Some("ann".into()), key: None };
-    ResolvedBy { approver, address: "192.0.2.7".parse().ok(), request_id: Some("req_1".into()) }
-}
-
-fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {
+pub fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {
     stage.host().decide(&stage.session(), &call.into(), approval, ann())
 }
 
-fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
+pub fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
     decide(stage, call, ruling(Decision::Approve))
 }
 
@@ -80,80 +74,8 @@ fn runs(stage: &Stage) -> Vec<(String, u32)> {
     stage.runs.borrow().iter().map(|(key, runs)| (key.clone(), *runs)).collect()
 }
 
-fn of_type(stage: &Stage, kind: &str) -> Vec<Value> {
+pub fn of_type(stage: &Stage, kind: &str) -> Vec<Value> {
     stage.records().into_iter().filter(|record| record["type"] == kind).collect()
-}
-
-/// The rows of the audit trail, oldest first.
-pub fn audited(stage: &Stage) -> Vec<AuditEntry> {
-    let query = AuditQuery { limit: 100, ..AuditQuery::default() };
-    let tenant = stage.session().state().meta.tenant.clone();
-    let mut rows = block_on(stage.directory.audit(&tenant, &query)).unwrap();
-    rows.reverse();
-    rows
-}
-
-#[test]
-fn each_decision_is_in_the_audit_trail_once() {
-    let stage = suspended();
-    approve(&stage, "w1").unwrap();
-    stage.tick(ms(1));
-    let reason = Some("a secret reason".to_owned());
-    decide(&stage, "w2", ApprovalDecision { reason, ..ruling(Decision::Decline) }).unwrap();
-    // The report after the turn fails in its second half, and then the object is evicted.
-    stage.directory.down.set(true);
-    stage.settle();
-    stage.live(ms(15_000));
-    stage.crash();
-    stage.wake();
-    stage.directory.down.set(false);
-    assert_eq!(audited(&stage), []);
-    stage.live(ms(15_000));
-    stage.crash();
-    stage.wake();
-    stage.live(ms(15_000));
-
-    let rows = audited(&stage);
-    let decided = of_type(&stage, "approval.decided");
-    let expected: Vec<Value> = decided
-        .iter()
-        .map(|record| {
-            json!([
-                record["at"],
-                record["call_id"],
-                record["decision"],
-                record["args_hash"],
-                record["request_id"]
-            ])
-        })
-        .collect();
-    let found: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            json!([row.at, row.object, row.details["decision"], row.details["args_hash"], row.request_id])
-        })
-        .collect();
-    assert_eq!((found, rows.len()), (expected, 2));
-    for row in &rows {
-        assert_eq!(row.action, AuditAction::ApprovalDecided);
-        assert_eq!(row.actor, Actor::Caller { user: Some("ann".into()), key: None });
-        assert_eq!((row.address, row.request_id.as_deref()), (ann().address, Some("req_1")));
-        assert_eq!(row.details["tool"], "write_it");
-        assert_eq!(row.details["session"], json!(stage.session().state().meta.id));
-        assert!(!json!(row).to_string().contains("a secret reason"));
-    }
-    let log = json!(stage.records()).to_string();
-    assert!(!log.contains("192.0.2.7"), "clients of the session read the log");
-}
-
-#[test]
-fn the_audit_trail_has_no_row_for_a_call_that_expired() {
-    let stage = suspended();
-    stage.tick(ms(7 * 24 * 3_600_000));
-    stage.wake();
-    stage.live(ms(30_000));
-    assert_eq!(of_type(&stage, "approval.decided").len(), 2);
-    assert_eq!(audited(&stage), []);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod a2a_push;
 mod ag_ui;
 mod approvals;
 mod artifacts;
+mod audit;
 mod bounds;
 mod build;
 mod ceilings;

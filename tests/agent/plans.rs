@@ -2,7 +2,6 @@
 
 use crate::stage::ms;
 use crate::{
-    approvals::{ann, audited},
     questions::{say, tool_results, waiting},
     scripts::step_of,
     stage::Stage,
@@ -32,7 +31,7 @@ fn stage(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
     (stage.with_modes(Config::default().agent.modes), models)
 }
 
-fn begun(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
+pub fn begun(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
     let (stage, models) = stage(calls);
     stage.post("t1", "go");
     stage.run();
@@ -132,41 +131,6 @@ fn a_rejected_plan_is_revised_or_postponed() {
     let stop = "The user rejected the plan without a reason. Stop here and wait for the user's next message.";
     assert_eq!((&results[3], &results[5]), (&json!(stop), &json!(stop)));
     assert_eq!((mode(&stage), stage.session().state().guidance.plan.clone()), (Some("plan".into()), None));
-}
-
-#[test]
-fn each_review_of_a_plan_is_in_the_audit_trail() {
-    let (stage, _) = begun(&[
-        ("plan_enter", "{}"),
-        ("plan_write", r#"{"content": "a private plan"}"#),
-        ("plan_exit", "{}"),
-        ("plan_exit", "{}"),
-        ("ask_user", r#"{"question": "Which color?"}"#),
-    ]);
-    let review = |call: &str, action: &str| {
-        let hash = stage.session().pending().unwrap()[0].args_hash.clone();
-        let answer = CallAnswer::Answer(json!({"action": action, "feedback": "a private reason"}));
-        stage.host().answer(&stage.session(), &call.into(), answer, ann()).unwrap();
-        stage.run();
-        stage.tick(ms(1));
-        hash
-    };
-    let hashes = [review("c2", "rejected"), review("c3", "approved")];
-    say(&stage, "c4", json!("red")).unwrap();
-    stage.settle();
-    stage.live(ms(15_000));
-    let rows = audited(&stage);
-    let found: Vec<_> = rows.iter().map(|row| (row.object.as_str(), row.details.clone())).collect();
-    let details = |decision: &str, hash: &str| {
-        let details = json!({"session": "s", "tool": "plan_exit", "decision": decision, "args_hash": hash});
-        details.as_object().unwrap().clone()
-    };
-    let expected = [("c2", details("decline", &hashes[0])), ("c3", details("approve", &hashes[1]))];
-    assert_eq!(found, expected, "an answer to a question has no row");
-    for row in &rows {
-        assert_eq!((row.address, row.request_id.clone()), (ann().address, ann().request_id));
-        assert!(!json!(row).to_string().contains("private"));
-    }
 }
 
 #[test]
