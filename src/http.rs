@@ -5,6 +5,7 @@
 //! same table ([`routes`]).
 
 mod address;
+mod agents;
 mod api_key;
 mod audit;
 pub mod auth;
@@ -18,7 +19,6 @@ pub mod dispatch;
 pub mod disposition;
 pub mod erasure;
 pub mod etag;
-pub mod expiring;
 mod export;
 mod face;
 pub mod faces;

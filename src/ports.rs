@@ -3,6 +3,7 @@
 //!
 //! All futures are `!Send`, because an isolate has a single thread.
 
+pub mod agents;
 pub mod allowed_hosts;
 pub mod blob;
 pub mod cancel;
@@ -21,10 +22,12 @@ pub mod moves;
 pub mod peers;
 pub mod public_url;
 pub mod reader;
+pub mod secrets;
 pub mod session_store;
 pub mod signature;
 pub mod spawner;
 
+pub use agents::AgentStore;
 pub use allowed_hosts::AllowedHosts;
 pub use blob::{BlobError, BlobResult, BlobStore};
 pub use cancel::CancelToken;
@@ -43,6 +46,7 @@ pub use moves::Moves;
 pub use peers::{PeerRequest, Peers};
 pub use public_url::PublicUrl;
 pub use reader::{ReaderRequest, SessionReader, SessionResponse};
+pub use secrets::Secrets;
 pub use session_store::{Batch, SessionStore, StoreError};
 pub use signature::{PublicKey, Signatures, UnusableKey};
 pub use spawner::Spawner;

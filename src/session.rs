@@ -32,7 +32,8 @@ use crate::ports::{
     session_store::{Batch, StoredRecord},
 };
 use crate::types::{
-    EventKind, Message, Owner, Record, SessionState, SessionStatus, Timestamp, TurnId, TurnState,
+    AgentId, AgentRef, AgentVersion, EventKind, Message, Owner, Record, SessionState, SessionStatus,
+    TenantId, Timestamp, TurnId, TurnState,
 };
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
@@ -72,6 +73,33 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
     let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}
+
+/// Reads the tenant and the agent of the stored session, or `None` if there is none or a newer version has written it.
+///
+/// # Errors
+/// If the store fails, or the agent cannot be parsed.
+pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, AgentRef)>, StoreError> {
+    #[derive(Deserialize)]
+    struct State {
+        meta: Meta,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        tenant: TenantId,
+        agent: AgentId,
+        #[serde(default)]
+        agent_version: AgentVersion,
+    }
+    if !store.exists()? {
+        return Ok(None);
+    }
+    let Some(json) = document_key::read(store, &DocumentKey::State)? else { return Ok(None) };
+    if schema::check(&json).is_err() {
+        return Ok(None);
+    }
+    let State { meta: Meta { tenant, agent, agent_version } } = decode(&json)?;
+    Ok(Some((tenant, AgentRef { id: agent, version: agent_version })))
 }
 
 /// Checks that this version can read the stored session, if there is one.

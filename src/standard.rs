@@ -1,5 +1,7 @@
 //! The standard agent: the only place that adds built-in hooks and tools to a builder.
 
+pub mod agents;
+pub mod definition;
 mod modes;
 pub mod settings;
 
@@ -81,6 +83,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let instructions = instructions(parts.instructions.as_deref());
     let mut context = parts.settings.context.clone();
     context.memory_hooks &= parts.memories.is_learning();
+    let (has_memory_tools, learns) = (context.memory_tools, parts.settings.context.memory_hooks);
     let has_modes = !parts.settings.modes.is_empty();
     let subagents = parts.settings.subagents.as_deref().map(Subagent::new);
     let evict_over = parts.settings.evict_over;
@@ -119,7 +122,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     }
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
-    for tool in file_tools.into_iter().chain(memory_tools) {
+    for tool in file_tools.into_iter().chain(memory_tools.into_iter().filter(|_| has_memory_tools)) {
         builder = builder.dyn_tool(tool);
     }
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));
@@ -135,7 +138,10 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         }
         ContextSettings::None => builder,
     };
-    builder = builder.built_in_follow_up(flush).built_in_follow_up(maintenance);
+    if learns {
+        builder = builder.built_in_follow_up(flush);
+    }
+    builder = builder.built_in_follow_up(maintenance);
     if let Some(chars) = evict_over {
         builder = builder.built_in(Rc::new(ToolResultEviction(chars)));
     }

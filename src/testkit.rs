@@ -146,6 +146,7 @@ impl TestSession {
             entropy,
             spawner: tasks.clone(),
             peers: Rc::new(NoPeers),
+            agents: None,
             webhooks: None,
             broadcast: None,
         };

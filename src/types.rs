@@ -1,5 +1,6 @@
 //! Plain data shared by every part of the program: no I/O, no async, no platform.
 
+pub mod agent_version;
 pub mod audit;
 pub mod budget;
 pub mod call;
@@ -7,6 +8,7 @@ pub mod context;
 pub mod delta;
 pub mod error;
 pub mod event;
+pub mod expiring;
 pub mod glob;
 pub mod id;
 pub mod json;
@@ -35,6 +37,7 @@ pub mod turn;
 pub mod turn_end;
 pub mod usage;
 
+pub use agent_version::{AgentEntry, AgentRef, AgentVersion, StoredVersion};
 pub use audit::{Actor, AuditAction, AuditEntry, AuditQuery};
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};

@@ -36,8 +36,8 @@ use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, Us
 use bytes::Bytes;
 use overlay::Side;
 use serde::Serialize;
-use std::rc::Rc;
 use std::time::Duration;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// Maximum number of rows that one call of [`Workspaces::erase`] removes.
 const MAX_ERASED_ROWS: usize = 1_000;
@@ -87,6 +87,13 @@ impl Workspaces {
     /// Creates workspaces over `stores` and a template that is compiled in.
     pub fn new(stores: Stores, template: Bundle) -> Self {
         Self { stores: Rc::new(stores), template: Rc::new(template), wraps: Vec::new() }
+    }
+
+    /// Returns the same workspaces, with the files of an agent in the template.
+    pub fn with_files(&self, files: &BTreeMap<FilePath, String>) -> Self {
+        let own: Rc<dyn Filesystem> = Rc::new(Bundle::of_texts(files));
+        let template = Rc::new(Overlay { upper: own, lower: Rc::clone(&self.template) });
+        Self { stores: Rc::clone(&self.stores), template, wraps: self.wraps.clone() }
     }
 
     /// Wraps each user's own tree in one more layer.

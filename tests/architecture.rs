@@ -36,6 +36,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "workspace",
             "context",
             "memory",
+            // The schemas of a definition are checked when it is stored.
+            "turn::schema",
             "agent",
             "hooks",
             "follow_ups",

@@ -146,6 +146,7 @@ impl Node {
             entropy: world.entropy.clone(),
             spawner: Rc::new(spawner.clone()),
             peers: Rc::new(spawner.clone()),
+            agents: None,
             webhooks: None,
             broadcast: None,
         };

@@ -1,12 +1,14 @@
 //! Builds an agent. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
-    ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules, Tool, Toolkit,
+    ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules, Tool, ToolFilter,
+    Toolkit,
     context_manager::{ContextManager, Precompact},
     follow_up::FollowUpHook,
     hook::HookEvent,
     hook_chain::HookChain,
     interval,
+    own_default::OwnDefault,
     toolkit::ToolNameError,
 };
 use crate::context::ContextStrategy;
@@ -62,6 +64,7 @@ pub struct HarnessBuilder {
     hooks: Vec<(Band, Rc<dyn Hook>)>,
     without: Vec<String>,
     tools: Vec<Rc<dyn DynTool>>,
+    filter: ToolFilter,
     settings: Settings,
     context_files: Vec<FilePath>,
     context: Vec<Rc<dyn ContextSource>>,
@@ -160,6 +163,12 @@ impl HarnessBuilder {
         self
     }
 
+    /// Removes all tools that the filter does not keep, in whatever order they are added.
+    pub fn only_tools(mut self, filter: ToolFilter) -> Self {
+        self.filter = filter;
+        self
+    }
+
     /// Adds a hook. At every event it runs before the built-in hooks.
     pub fn hook(mut self, hook: impl Hook + 'static) -> Self {
         self.hooks.push((Band::User, Rc::new(hook)));
@@ -188,6 +197,7 @@ impl HarnessBuilder {
         for tool in self.tools {
             toolkit.add(tool)?;
         }
+        toolkit.retain(|spec| self.filter.keeps(spec));
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
         for mode in modes.all() {
             let lists = [&mode.tools, &mode.additional_tools, &mode.available_tools];
@@ -203,6 +213,13 @@ impl HarnessBuilder {
                 return Err(ModeError { mode: mode.id.clone(), why: error.message }.into());
             }
         }
+        let models: Rc<dyn Models> = match self.settings.model.clone() {
+            Some(default) => match models.offered(&default) {
+                Ok(_) => Rc::new(OwnDefault { models, default }),
+                Err(error) => return Err(BuildError::Variable { name: "DEFAULT_MODEL", why: error.message }),
+            },
+            None => models,
+        };
         let mut fallbacks = self.settings.fallback_models.iter();
         if let Some(error) = fallbacks.find_map(|model| models.offered(model).err()) {
             return Err(BuildError::Variable { name: "FALLBACK_MODELS", why: error.message });

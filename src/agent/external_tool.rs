@@ -7,14 +7,14 @@ use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Maximum number of schema errors reported to the model.
 const MAX_REPORTED: usize = 8;
 
 /// The declaration of an external tool.
-#[derive(Clone, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "ClientTool")]
 pub struct Declared {
     /// The tool's name.
@@ -48,6 +48,13 @@ impl ExternalTool {
             return Err(Invalid(format!("{:?} is not a name of 1 to 64 of A-Z a-z 0-9 _ -", declared.name)));
         }
         Self::new(declared).map(|Self(spec)| ToolSpec { control: true, effect: Effect::ReadOnly, ..spec })
+    }
+
+    /// Returns the declaration of the tool.
+    pub fn declared(&self) -> Declared {
+        let ToolSpec { name, description, parameters, category, effect, .. } = self.0.clone();
+        let parameters = parameters.as_object().cloned().unwrap_or_default();
+        Declared { name, description, parameters, category, effect }
     }
 
     /// Creates a tool from its declaration.

@@ -5,13 +5,14 @@ use super::{
     context_manager::ContextManager, hook::HookEvent, hook_chain::HookChain, runtime_state::Prefetch,
 };
 use crate::ports::{Clock, Entropy, Model, Models};
-use crate::session::Modes;
+use crate::session::{Modes, window::Bounds};
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
-    FilePath, GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionMeta, SessionState,
+    Budget, FilePath, GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionMeta, SessionState,
     TenantLimits, ToolSpec, WaitKind,
 };
 use futures::{FutureExt, future::join_all};
+use serde_json::Value;
 use std::rc::Rc;
 
 /// The instructions added for a subagent.
@@ -194,6 +195,21 @@ impl HarnessAgent {
         meta.model.clone().unwrap_or_else(|| self.models.default_model())
     }
 
+    /// Returns the bounds of the context window: wide if a strategy keeps it small.
+    pub fn bounds(&self) -> Bounds {
+        if self.manages_context() { Bounds::wide() } else { Bounds::messages(self.settings.context_messages) }
+    }
+
+    /// Returns the JSON Schema of replies to messages that have none.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.settings.output_schema.as_ref()
+    }
+
+    /// Returns the limits of new sessions.
+    pub fn budget(&self) -> Budget {
+        Budget::default().patched(&self.settings.budget)
+    }
+
     /// Finds the model `provider/model`, if sessions of the tenant may use it. Returns it with the provider's own name
     /// for it.
     ///
@@ -240,7 +256,8 @@ impl HarnessAgent {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
-        let layers = vec![&state.guidance.tenant_policy.rules, &self.settings.permissions, of_mode];
+        let Settings { permissions, own_permissions, .. } = &self.settings;
+        let layers = vec![&state.guidance.tenant_policy.rules, permissions, own_permissions, of_mode];
         let read_only = mode.is_some_and(Mode::is_planning);
         let (session, context_files) = (&state.meta.permissions, &self.context_files);
         Permissions { layers, session, context_files, read_only }

@@ -5,6 +5,7 @@
 //! when background work runs.
 
 mod account;
+mod agent;
 mod child;
 mod children;
 mod compact;
@@ -21,7 +22,7 @@ mod ticks;
 mod turns;
 pub mod webhooks;
 
-use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch};
+use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch, versions::AgentVersions};
 use crate::ports::{
     BlobStore, Clock, Credentials, Directory, Entropy, Ledger, Peers, SessionStore, Spawner, StoreError,
     directory::DirectoryError,
@@ -31,7 +32,7 @@ use crate::session::{
     artifacts::puts::Puts,
     hub::{Broadcast, Hub},
     idempotency::ResponseDocument,
-    kernel::{Input, Job, Schedule, SessionKernel},
+    kernel::{Input, Job, SessionKernel},
     window::Bounds,
 };
 use crate::types::{
@@ -41,6 +42,7 @@ use crate::types::{
 };
 pub use account::Admittance;
 use account::LedgerState;
+use agent::Bound;
 use futures::{
     FutureExt,
     future::{AbortHandle, LocalBoxFuture, WeakShared},
@@ -85,6 +87,8 @@ pub struct HostPorts {
     pub spawner: Rc<dyn Spawner>,
     /// Other sessions.
     pub peers: Rc<dyn Peers>,
+    /// The versions of agents, if the platform stores any.
+    pub agents: Option<Rc<dyn AgentVersions>>,
     /// Notifies webhooks, if the platform can.
     pub webhooks: Option<Rc<dyn WebhookSender>>,
     /// The platform's own listeners.
@@ -136,7 +140,7 @@ struct Running {
 pub struct SessionHost {
     ports: HostPorts,
     blobs: Rc<Puts>,
-    agent: Rc<HarnessAgent>,
+    bound: RefCell<Bound>,
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
     /// The tenant's policy, for a session that is not stored yet.
@@ -158,29 +162,20 @@ impl SessionHost {
     pub fn new(ports: HostPorts, agent: Rc<HarnessAgent>, config: HostConfig) -> Rc<Self> {
         let (blobs, spawner) = (Rc::clone(&ports.blobs), Rc::clone(&ports.spawner));
         let blobs = Rc::new(Puts::new(blobs, spawner, Rc::clone(&ports.clock)));
-        let schedule = Schedule {
-            follow_ups: agent.follow_ups.iter().map(|follow_up| follow_up.name()).collect(),
-            intervals: agent.intervals.iter().map(|interval| interval.name()).collect(),
-        };
         Rc::new(Self {
             ports,
             blobs,
-            agent,
+            bound: RefCell::new(Bound::fixed(Rc::clone(&agent), config.context)),
             config,
             session: RefCell::new(None),
             policy: RefCell::default(),
-            kernel: RefCell::new(SessionKernel::new(schedule)),
+            kernel: RefCell::new(SessionKernel::new(agent::schedule(&agent))),
             turn: RefCell::new(None),
             prefetch: RefCell::new(None),
             jobs: RefCell::default(),
             ledger: LedgerState::default(),
             streams: RefCell::new(None),
         })
-    }
-
-    /// Returns the agent.
-    pub fn agent(&self) -> &Rc<HarnessAgent> {
-        &self.agent
     }
 
     /// Returns the session's storage.
@@ -205,7 +200,7 @@ impl SessionHost {
 
     /// Creates an id.
     pub fn new_id<I: GeneratedId>(&self) -> I {
-        self.agent.new_id()
+        self.agent().new_id()
     }
 
     /// Returns the session, or `None` when none is stored. Reads the store once. Starts no work, unlike
@@ -215,7 +210,7 @@ impl SessionHost {
     /// When a newer version has written the session, or the store fails.
     pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, OpenError> {
         if self.session.borrow().is_none() {
-            let opened = Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub())?;
+            let opened = Session::open(Rc::clone(&self.ports.store), self.bound.borrow().bounds, self.hub())?;
             if let Some(session) = opened.map(Rc::new) {
                 self.adopt(&session);
             }
@@ -279,17 +274,21 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Returns the limits of the tenant: those of the stored session, or else those of the newest request.
+    /// Returns the limits of the tenant, those of the stored session or else those of the newest request, and of the agent.
     pub fn tenant_limits(&self) -> TenantLimits {
         match self.session.borrow().as_deref() {
             Some(session) => self.limits_of(session),
-            None => self.policy.borrow().limits.clone().or(&self.config.limits),
+            None => {
+                let limits = self.policy.borrow().limits.clone().or(&self.config.limits);
+                limits.lowered(&self.agent().settings.ceilings)
+            }
         }
     }
 
-    /// Returns the limits of the session's tenant.
+    /// Returns the limits of the session's tenant and agent.
     fn limits_of(&self, session: &Session) -> TenantLimits {
-        session.state().guidance.tenant_policy.limits.clone().or(&self.config.limits)
+        let limits = session.state().guidance.tenant_policy.limits.clone().or(&self.config.limits);
+        limits.lowered(&self.agent().settings.ceilings)
     }
 
     /// Checks that the tenant may have one more session, before anything of it is stored. Concurrent new sessions may
@@ -298,7 +297,7 @@ impl SessionHost {
     /// # Errors
     /// `quota_exceeded`, or a failed directory.
     pub async fn check_new_session(&self, tenant: &TenantId, limits: &TenantLimits) -> Result<(), Problem> {
-        let Some(limit) = limits.sessions.or(self.agent.settings.max_sessions) else { return Ok(()) };
+        let Some(limit) = limits.sessions.or(self.agent().settings.max_sessions) else { return Ok(()) };
         let used = self.ports.directory.storage(tenant, None).await.map_err(directory_down)?;
         match used.sessions < limit {
             true => Ok(()),
@@ -309,7 +308,7 @@ impl SessionHost {
     /// Creates a session in memory. Its first commit stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
         let store = Rc::clone(&self.ports.store);
-        Rc::new(Session::create(store, self.blank_state(meta), self.config.context, self.hub()))
+        Rc::new(Session::create(store, self.blank_state(meta), self.bound.borrow().bounds, self.hub()))
     }
 
     fn blank_state(&self, meta: SessionMeta) -> SessionState {

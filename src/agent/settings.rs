@@ -1,8 +1,10 @@
 //! The settings of an agent. A message may override some of them for its turn.
 
 use crate::turn::ToolSelection;
-use crate::types::{FilePath, Mode, Policy, Rules, SubagentKind, Thinking};
-use serde::Deserialize;
+use crate::types::{
+    BudgetPatch, FilePath, Mode, Policy, Rules, SubagentKind, TenantLimits, Thinking, ToolSpec,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -10,6 +12,8 @@ use std::time::Duration;
 /// The settings of an agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The model of sessions that name none; the deployment's default if absent.
+    pub model: Option<String>,
     /// The models that are asked, in this order, when the session's model fails before its first token.
     pub fallback_models: Vec<String>,
     /// Whether they are also asked when the provider refuses the account: its key, or its credit.
@@ -29,6 +33,8 @@ pub struct Settings {
     /// The agent's permission rules. Without a matching rule their default applies, and without a default a
     /// person is asked.
     pub permissions: Rules,
+    /// The permission rules of the agent's definition, which apply in addition.
+    pub own_permissions: Rules,
     /// How long a suspension stays open.
     pub approval_ttl: Duration,
     /// The agent's modes; may be empty.
@@ -47,6 +53,14 @@ pub struct Settings {
     pub judges: Vec<Judge>,
     /// The workspace files in the prompt.
     pub context: ContextSettings,
+    /// The JSON Schema of replies, unless a message has its own.
+    pub output_schema: Option<Value>,
+    /// Changes to the limits of a new session.
+    pub budget: BudgetPatch,
+    /// The highest limits of a turn, in addition to the tenant's.
+    pub ceilings: TenantLimits,
+    /// Without a context strategy: maximum number of messages that the model is shown.
+    pub context_messages: usize,
     /// The maximum number of sessions of a tenant that has no limit of its own.
     pub max_sessions: Option<u64>,
 }
@@ -84,6 +98,7 @@ impl Default for ContextSettings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            model: None,
             fallback_models: Vec::new(),
             fallback_for_account: false,
             think: Thinking::Off,
@@ -92,6 +107,7 @@ impl Default for Settings {
             select_tools: None,
             evict_over: Some(80_000),
             permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
+            own_permissions: Rules::new(),
             approval_ttl: Duration::from_hours(7 * 24),
             modes: Vec::new(),
             subagents: None,
@@ -100,14 +116,39 @@ impl Default for Settings {
             state_schema: None,
             initial_state: Map::new(),
             judges: Vec::new(),
+            output_schema: None,
+            budget: BudgetPatch::default(),
+            ceilings: TenantLimits::default(),
+            context_messages: 100,
             max_sessions: None,
             context: ContextSettings::default(),
         }
     }
 }
 
+/// Which of the available tools an agent has. Denial takes precedence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct ToolFilter {
+    /// The only tools; all if empty. Tools that control the session, such as `ask_user`, need not be named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Tools that the agent does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+}
+
+impl ToolFilter {
+    /// Returns whether the agent has a tool.
+    pub fn keeps(&self, tool: &ToolSpec) -> bool {
+        let names = |list: &[String]| list.contains(&tool.name);
+        !names(&self.deny) && (self.allow.is_empty() || tool.control || names(&self.allow))
+    }
+}
+
 /// Grades a share of the replies. Its usage is not added to the session's.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Judge {
     /// The name, shown in the log and in turns.
     pub name: String,
@@ -116,7 +157,7 @@ pub struct Judge {
     /// The share of turns to grade, from 0 to 1.
     pub sample: f64,
     /// The model, or the deployment's default model if absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 

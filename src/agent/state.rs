@@ -27,10 +27,7 @@ impl StateRules {
     /// # Errors
     /// The malformed variable and the reason: the schema uses keywords that are not supported, or the initial
     /// state violates it.
-    pub(super) fn new(
-        schema: Option<Value>,
-        initial: Map<String, Value>,
-    ) -> Result<Self, (&'static str, String)> {
+    pub fn new(schema: Option<Value>, initial: Map<String, Value>) -> Result<Self, (&'static str, String)> {
         if let Some(schema) = &schema {
             schema::check(schema).map_err(|misfit| ("STATE_SCHEMA", misfit.to_string()))?;
         }

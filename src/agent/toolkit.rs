@@ -79,6 +79,12 @@ impl Toolkit {
         }
     }
 
+    /// Removes all tools that do not fulfil a condition.
+    pub(super) fn retain(&mut self, keeps: impl Fn(&ToolSpec) -> bool) {
+        self.tools.retain(|entry| keeps(&entry.spec));
+        self.all.take();
+    }
+
     /// Finds a tool by name.
     pub fn get(&self, name: &str) -> Option<(&ToolSpec, &Rc<dyn DynTool>)> {
         self.entry(name).map(|entry| (&entry.spec, &entry.tool))

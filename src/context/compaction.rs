@@ -21,6 +21,8 @@ const KEEP_TOKENS: std::ops::RangeInclusive<u64> = 2_000..=8_000;
 /// Minimum number of tokens of a conversation before it is compacted; less if the window is small.
 const MIN_CONVERSATION: u64 = 5_000;
 /// Range of the tokens of a summary: a quarter of what is available for the conversation.
+/// Default maximum number of messages that compaction keeps.
+const KEEP_MESSAGES: usize = 20;
 const SUMMARY_TOKENS: std::ops::RangeInclusive<u64> = 200..=4_000;
 
 /// When a conversation is compacted, and what stays.
@@ -47,7 +49,7 @@ impl Default for CompactionSettings {
         Self {
             at_messages: 100,
             at_tokens: 0,
-            keep_messages: 20,
+            keep_messages: KEEP_MESSAGES,
             keep_tokens: 0,
             reserve: 20_000,
             model: None,
@@ -71,6 +73,14 @@ pub struct Limits {
 }
 
 impl CompactionSettings {
+    /// Compacts at this many messages, and keeps 20 or half of them; 0 disables the limit.
+    pub fn compact_at(&mut self, messages: usize) {
+        self.at_messages = messages;
+        if messages > 0 {
+            self.keep_messages = KEEP_MESSAGES.min(messages / 2);
+        }
+    }
+
     /// Computes the limits for a model with a context window of `window` tokens that accepts requests of at
     /// most `most` tokens, of which `fixed` tokens are not part of the conversation.
     pub fn limits(&self, window: u64, most: u64, fixed: u64) -> Limits {

@@ -2,9 +2,9 @@
 //! and short-lived: a revoked key may work for one more minute in other isolates, and no longer.
 
 use super::crypto::sha256_hex;
-use super::expiring::Expiring;
 use super::failure_limit::FailureLimit;
 use super::jwk::Jwk;
+use crate::types::expiring::Expiring;
 use crate::types::{Principal, TenantId, Timestamp};
 use std::cell::OnceCell;
 use std::rc::Rc;

@@ -171,7 +171,7 @@ async fn to_session_of(
 ) -> Result<Handled, Problem> {
     let target = (face.target)(&request, &found.params)?;
     check_user(&principal, target.user.as_deref(), "/")?;
-    check_agent(&gateway.config, target.agent.as_deref(), "/")?;
+    check_agent(gateway, &principal.tenant, target.agent.as_deref(), "/").await?;
     let session = forward::target_session(gateway, &request, &found.params, &principal, &target)?;
     let message = match found.route.starts_turn && !target.controls {
         true => admitted(gateway, &principal, &session, &request).await?,
@@ -192,7 +192,7 @@ async fn authenticated(
 ) -> Result<Principal, Problem> {
     let caller = auth::principal(gateway, request, found, scope).await?;
     check_user(&caller, request.query("user").as_deref(), "?")?;
-    check_agent(&gateway.config, request.query("agent").as_deref(), "?")?;
+    check_agent(gateway, &caller.tenant, request.query("agent").as_deref(), "?").await?;
     request_limit::count(gateway, &caller).await?;
     Ok(caller)
 }

@@ -19,7 +19,8 @@ use super::response::{self, Body, Response, ResponseExt};
 use super::tenants::{existing_tenant, view};
 use super::{page, usage};
 use crate::memory::Memories;
-use crate::ports::{Directory, Ledger, SessionReader};
+use crate::ports::{Directory, Ledger, SessionReader, directory::DirectoryError};
+use crate::standard::agents::Agents;
 use crate::types::{AuditAction, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, UserId};
 use crate::workspace::Workspaces;
 use http::StatusCode;
@@ -136,6 +137,7 @@ fn respond(gateway: &Gateway, from: Position, subject: Subject, about: Value, re
         ledger: Rc::clone(&gateway.ledger),
         memories: Rc::clone(&gateway.memories),
         files: Rc::clone(&gateway.files),
+        agents: Rc::clone(&gateway.agents),
         reader: Rc::clone(&gateway.reader),
         today: Day::of(clock.now()),
         principal: reader,
@@ -156,6 +158,7 @@ fn respond(gateway: &Gateway, from: Position, subject: Subject, about: Value, re
 /// The sources of an export. It owns them, because its response outlives the request.
 struct Export {
     directory: Rc<dyn Directory>,
+    agents: Rc<Agents>,
     ledger: Rc<dyn Ledger>,
     memories: Rc<Memories>,
     files: Rc<Workspaces>,
@@ -189,11 +192,12 @@ impl Export {
         }
     }
 
-    /// Writes the tenant, its keys, and its usage; of a user, only the usage.
+    /// Writes the tenant, its keys, its agents, and its usage; of a user, only the usage.
     async fn write_tenant(&self, part: &mut Part) -> Option<Position> {
         if self.subject.user.is_none() {
             part.entry("tenant.json", self.about.to_string()).await;
             self.write_keys(part).await;
+            self.write_agents(part).await;
         }
         part.spend(1);
         let from = self.today.earlier(usage::MAX_DAYS - 1);
@@ -209,6 +213,26 @@ impl Export {
             Err(error) => part.fail("usage.ndjson", "the usage is unavailable", error),
         }
         None
+    }
+
+    /// Writes the agents with their active versions.
+    async fn write_agents(&self, part: &mut Part) {
+        part.begin("agents.ndjson").await;
+        part.spend(1);
+        if let Err(error) = self.write_each_agent(part).await {
+            part.fail("agents.ndjson", "incomplete: the agents are unavailable", error);
+        }
+        part.end().await;
+    }
+
+    async fn write_each_agent(&self, part: &mut Part) -> Result<(), DirectoryError> {
+        let (tenant, store) = (&self.subject.tenant, self.agents.store());
+        for entry in store.list(tenant).await? {
+            part.spend(1);
+            let version = store.version(tenant, &entry.id, entry.active).await?;
+            part.line(&json!({ "id": entry.id, "deleted_at": entry.deleted_at, "active": version })).await;
+        }
+        Ok(())
     }
 
     async fn write_keys(&self, part: &mut Part) {

@@ -6,8 +6,8 @@
 //! developer.
 
 use super::address;
-use super::expiring::Expiring;
 use super::request::Request;
+use crate::types::expiring::Expiring;
 use crate::types::{ErrorCode, Problem, Timestamp};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;

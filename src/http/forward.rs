@@ -77,7 +77,7 @@ pub async fn to_new_session(
     request: Request,
 ) -> Result<Box<Forward>, Problem> {
     let owner = json!([principal.tenant, principal.user]);
-    let session = new_session_id(gateway, &request, &principal)?;
+    let session = new_session_id(gateway, &request, &principal).await?;
     let claim = idempotency::claim(gateway, &request, params, &principal.tenant, &owner).await?;
     let forward = to_session(principal, session, request_id, request)?;
     Ok(Box::new(Forward { body_read: true, claim, ..*forward }))
@@ -109,7 +109,11 @@ pub fn target_session(
 /// Returns the id of a new session: the id in the body; or one derived from tenant, user and
 /// Idempotency-Key, so that a repeated request reaches the object that stored the first response; or a new
 /// id.
-fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -> Result<SessionId, Problem> {
+async fn new_session_id(
+    gateway: &Gateway,
+    request: &Request,
+    principal: &Principal,
+) -> Result<SessionId, Problem> {
     #[derive(Deserialize)]
     struct Chosen {
         #[serde(default)]
@@ -118,7 +122,7 @@ fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -
         agent: Option<String>,
     }
     let chosen: Chosen = body::json_or_empty(request)?;
-    check_agent(&gateway.config, chosen.agent.as_deref(), "/")?;
+    check_agent(gateway, &principal.tenant, chosen.agent.as_deref(), "/").await?;
     match (chosen.id, idempotency::key(request)?) {
         (Some(id), _) => session_id(&id, "/id"),
         (None, Some(key)) => {

@@ -14,12 +14,12 @@ use crate::memory::Memories;
 use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
 };
-use crate::standard::DEFAULT_AGENT;
+use crate::standard::agents::Agents;
 use crate::types::{
-    AgentId, ErrorCode, GeneratedId, Mode, MoveId, Principal, Problem, Quota, RequestId, TenantId,
+    ErrorCode, GeneratedId, Mode, MoveId, Owner, Principal, Problem, Quota, RequestId, TenantId,
     TenantLimits, UserId,
 };
-use crate::workspace::Workspaces;
+use crate::workspace::{Workspace, Workspaces};
 use std::fmt;
 use std::rc::Rc;
 
@@ -35,8 +35,6 @@ pub struct GatewayConfig {
     pub dev: bool,
     /// Origins whose pages may call the API.
     pub origins: Vec<String>,
-    /// The agents besides `default`.
-    pub agents: Vec<AgentId>,
     /// The modes of the agents.
     pub modes: Vec<Mode>,
     /// The available models, as `provider/model`.
@@ -49,13 +47,6 @@ pub struct GatewayConfig {
     pub push_notifications: bool,
     /// The malformed settings, which have their defaults.
     pub malformed: Vec<MalformedSetting>,
-}
-
-impl GatewayConfig {
-    /// Returns the agents of the deployment.
-    pub fn all_agents(&self) -> impl Iterator<Item = AgentId> {
-        std::iter::once(DEFAULT_AGENT.into()).chain(self.agents.iter().cloned())
-    }
 }
 
 /// A malformed setting, without its value, which may be a secret.
@@ -86,7 +77,9 @@ pub struct Gateway {
     pub clock: Rc<dyn Clock>,
     /// The source of random bytes.
     pub entropy: Rc<dyn Entropy>,
-    /// The workspaces of all agents.
+    /// The agents of the deployment and its tenants.
+    pub agents: Rc<Agents>,
+    /// The workspaces of all agents, without the files of their versions.
     pub files: Rc<Workspaces>,
     /// The memories of all agents.
     pub memories: Rc<Memories>,
@@ -124,6 +117,18 @@ impl Gateway {
     /// Returns the limits of a caller's tenant that the ledger checks before a turn starts.
     pub fn quota(&self, caller: &Principal) -> Quota {
         caller.policy.limits.clone().or(&self.config.limits).quota()
+    }
+
+    /// Opens the workspace of a user with an agent, with the files of the agent's active version.
+    ///
+    /// # Errors
+    /// A failed store.
+    pub async fn workspace(&self, Owner { tenant, agent, user }: &Owner) -> Result<Workspace, Problem> {
+        let files = match self.agents.active_files(tenant, agent).await? {
+            Some(files) => files,
+            None => Rc::clone(&self.files),
+        };
+        Ok(files.open(tenant, agent, user, None))
     }
 
     /// Makes a new id.

@@ -41,24 +41,25 @@ pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem>
 
 /// `GET /v1/models`, in the format of OpenAI's API: the agents, and the models that the tenant may use.
 pub(super) async fn models(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let models: Vec<_> = model_entries(call).collect();
+    let models = model_entries(call).await?;
     response::json(StatusCode::OK, &json!({ "object": "list", "data": models, "next_cursor": null }))
 }
 
 /// `GET /v1/models/{model}`.
 pub(super) async fn model(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let id = call.params.get("model");
-    let found = model_entries(call).find(|entry| entry["id"] == id);
+    let found = model_entries(call).await?.into_iter().find(|entry| entry["id"] == id);
     response::json(StatusCode::OK, &found.ok_or_else(|| Problem::not_found("model"))?)
 }
 
-fn model_entries(call: &TenantCall<'_>) -> impl Iterator<Item = Value> {
+async fn model_entries(call: &TenantCall<'_>) -> Result<Vec<Value>, Problem> {
     let (config, limits) = (&call.gateway.config, &call.caller.policy.limits);
     let entry =
         |id: &str, owner: &str| json!({ "id": id, "object": "model", "created": 0, "owned_by": owner });
     let models = config.models.iter().filter(|id| limits.allow_model(id));
     let models = models.map(move |id| entry(id, id.split('/').next().unwrap_or_default()));
-    config.all_agents().map(move |agent| entry(&agent, "edge-harness")).chain(models)
+    let agents = call.gateway.agents.list(&call.caller.tenant).await?;
+    Ok(agents.iter().map(|agent| entry(&agent.id, "edge-harness")).chain(models).collect())
 }
 
 /// Returns an entry with the parent of a subagent's session.

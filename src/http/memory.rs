@@ -68,7 +68,7 @@ pub(super) async fn search(call: &TenantCall<'_>) -> Result<Response, Problem> {
 /// # Errors
 /// An invalid search, or a failed index.
 pub(super) async fn find(call: &TenantCall<'_>, search: Search, at: &str) -> Result<Vec<Value>, Problem> {
-    let owner = owner(call, search.user, search.agent, at)?;
+    let owner = owner(call, search.user, search.agent, at).await?;
     let kind = match search.scope.as_deref() {
         None | Some("facts") => CollectionKind::Facts,
         Some("sessions") => CollectionKind::Turns,
@@ -136,7 +136,7 @@ pub(super) async fn log(call: &TenantCall<'_>) -> Result<Response, Problem> {
 /// `POST /v1/memory/consolidate`.
 pub(super) async fn consolidate(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let space: Space = body::json_or_empty(call.request)?;
-    let owner = owner::of_body(call, space.user, space.agent)?;
+    let owner = owner::of_body(call, space.user, space.agent).await?;
     match call.gateway.memories.consolidate(&owner).await {
         Ok(Consolidated::Done(facts)) => response::json(StatusCode::OK, &json!({ "facts": facts })),
         Ok(Consolidated::Busy) => Err(Problem::new(
@@ -159,6 +159,6 @@ pub(super) async fn erase_user(call: &TenantCall<'_>) -> Result<Response, Proble
     if call.caller.user.is_none() && named.is_none() {
         return Err(Problem::field("?user", "missing: the user to erase"));
     }
-    let Owner { tenant, user, .. } = owner(call, named, None, "?")?;
+    let Owner { tenant, user, .. } = owner(call, named, None, "?").await?;
     users::erase(call.gateway, call, &tenant, &user).await
 }

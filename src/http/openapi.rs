@@ -2,6 +2,7 @@
 //! writes it to `docs/openapi.json`, which the server embeds; the server itself never runs this code.
 
 mod admin;
+mod agents;
 mod events;
 mod operation;
 mod problems;
@@ -45,6 +46,7 @@ fn groups() -> Vec<Group> {
     let protocols = "The protocols of other clients, on the same sessions. docs/clients.md describes them.";
     vec![
         ("Sessions", "Sessions, their turns, files and events.", sessions::operations()),
+        ("Agents", "Definitions of agents, in versions.", agents::operations()),
         ("Workspace files", "The files of a user with an agent.", tenant::files()),
         ("Memory", "What is known about a user.", tenant::memory()),
         ("Tenant", "Usage, exports and models of the caller's tenant.", {

@@ -1,9 +1,9 @@
 //! The owner of the files and memory that a request is about.
 
-use super::gateway::{GatewayConfig, TenantCall};
+use super::gateway::{Gateway, TenantCall};
 use super::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, ErrorCode, FieldError, Owner, Principal, Problem, SessionId, UserId};
+use crate::types::{AgentId, ErrorCode, FieldError, Owner, Principal, Problem, SessionId, TenantId, UserId};
 
 /// The user of a request that names none.
 pub const DEFAULT_USER: &str = "default";
@@ -15,15 +15,15 @@ pub const ID_FORM: &str = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
 /// (`at` is `/`).
 ///
 /// # Errors
-/// As for [`user_of`] and [`agent_of`].
-pub fn owner(
+/// As for [`user_of`] and [`check_agent`].
+pub async fn owner(
     call: &TenantCall<'_>,
     user: Option<String>,
     agent: Option<String>,
     at: &str,
 ) -> Result<Owner, Problem> {
     let user = user_of(call.caller, user.as_deref(), at)?;
-    check_agent(&call.gateway.config, agent.as_deref(), at)?;
+    check_agent(call.gateway, &call.caller.tenant, agent.as_deref(), at).await?;
     let agent = agent_of(agent.as_deref(), at)?;
     Ok(Owner { tenant: call.caller.tenant.clone(), agent, user })
 }
@@ -48,15 +48,23 @@ pub fn session_id(id: &str, pointer: &str) -> Result<SessionId, Problem> {
 /// Checks that the agent that a request names exists, before anything is stored for it.
 ///
 /// # Errors
-/// `unknown_agent` at `{at}agent`, and as for [`agent_of`].
-pub fn check_agent(config: &GatewayConfig, named: Option<&str>, at: &str) -> Result<(), Problem> {
+/// `unknown_agent` at `{at}agent`, a failed store, and as for [`agent_of`].
+pub async fn check_agent(
+    gateway: &Gateway,
+    tenant: &TenantId,
+    named: Option<&str>,
+    at: &str,
+) -> Result<(), Problem> {
     let agent = agent_of(named, at)?;
-    if config.all_agents().any(|known| known == agent) {
-        return Ok(());
+    match gateway.agents.check(tenant, &agent).await {
+        // What belongs to a deleted agent can still be read.
+        Err(problem) if problem.code == ErrorCode::AgentGone => Ok(()),
+        Err(problem) if problem.code == ErrorCode::UnknownAgent => {
+            let errors = vec![FieldError { pointer: format!("{at}agent"), detail: problem.detail.clone() }];
+            Err(Problem { errors, ..problem })
+        }
+        checked => checked,
     }
-    let detail = format!("this deployment has no agent {:?}", &*agent);
-    let errors = vec![FieldError { pointer: format!("{at}agent"), detail: detail.clone() }];
-    Err(Problem { errors, ..Problem::new(ErrorCode::UnknownAgent, detail) })
 }
 
 /// Checks that a request does not name another user than the one of its token or ticket. Ignoring the name
@@ -98,10 +106,14 @@ pub fn parse_user(name: &str, at: &str) -> Result<UserId, Problem> {
 ///
 /// # Errors
 /// As for [`owner()`].
-pub fn of_body(call: &TenantCall<'_>, user: Option<String>, agent: Option<String>) -> Result<Owner, Problem> {
+pub async fn of_body(
+    call: &TenantCall<'_>,
+    user: Option<String>,
+    agent: Option<String>,
+) -> Result<Owner, Problem> {
     let (user, agent) =
         (user.or_else(|| call.request.query("user")), agent.or_else(|| call.request.query("agent")));
-    owner(call, user, agent, "/")
+    owner(call, user, agent, "/").await
 }
 
 /// Returns the owner that the query names. Its agent exists, because [`dispatch`](super::dispatch) has checked it.

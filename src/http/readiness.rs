@@ -1,6 +1,6 @@
 //! The result of the last check of what a deployment needs, which [`super::ready`] makes.
 
-use super::expiring::Expiring;
+use crate::types::expiring::Expiring;
 use crate::types::{Problem, Timestamp};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! together take long enough to be noticed by other tenants. So the gateway holds a response for some seconds if its
 //! tenant was refused many times. While a client waits, it sends nothing.
 
-use super::expiring::Expiring;
+use crate::types::expiring::Expiring;
 use crate::types::{TenantId, Timestamp};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The daily limits that tenants have reached, as their sessions have learned from the ledgers. While the isolate
 //! remembers a refusal, it forwards no message that the ledger would refuse.
 
-use super::expiring::Expiring;
+use crate::types::expiring::Expiring;
 use crate::types::{Quota, Reached, TenantId, TimedLimit, Timestamp};
 use std::time::Duration;
 

@@ -8,9 +8,10 @@ use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
 use super::{
-    audit, export, keys, lists, memory, moves, oauth, ready, tenants, tickets, usage, users, workspace,
+    agents, audit, export, keys, lists, memory, moves, oauth, ready, tenants, tickets, usage, users,
+    workspace,
 };
-use crate::types::Scope::{self, Chat, Read};
+use crate::types::Scope::{self, Admin, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
 
@@ -35,6 +36,12 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
+    tenant(GET, "/v1/agents", Read, run!(agents::list)),
+    tenant(GET, "/v1/agents/{agent}", Read, run!(agents::show)),
+    tenant(PUT, "/v1/agents/{agent}", Admin, run!(agents::put)),
+    tenant(DELETE, "/v1/agents/{agent}", Admin, run!(agents::delete)),
+    tenant(GET, "/v1/agents/{agent}/versions", Read, run!(agents::versions)),
+    tenant(POST, "/v1/agents/{agent}/versions/{version}/activate", Admin, run!(agents::activate)),
     tenant(GET, "/v1/usage", Read, run!(usage::own)),
     tenant(GET, "/v1/export", Read, run!(export::own)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.

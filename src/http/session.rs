@@ -20,13 +20,17 @@ pub(super) mod update;
 
 use self::call::{Call, SessionRequest};
 use self::documents::DocumentStore;
+use super::body;
 use super::idempotency::{self, RequestKey};
+use super::owner::agent_of;
+use super::request::RequestExt;
 use super::response::Response;
-use super::route::Handler;
+use super::route::{Handler, RouteMatch};
 use super::routes;
 use crate::agent::SessionHost;
-use crate::types::Problem;
+use crate::types::{AgentId, Problem};
 use http::Method;
+use serde::Deserialize;
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -51,8 +55,11 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         _ => None,
     };
     // Before the lookup of the session, after which nothing may await.
+    host.load_agent().await?;
     if found.route.creates_session && !host.store().exists()? {
-        host.check_new_session(&asked.principal.tenant, &asked.principal.policy.limits).await?;
+        let tenant = &asked.principal.tenant;
+        host.load_new_agent(tenant, &new_agent(&found, asked)?).await?;
+        host.check_new_session(tenant, &asked.principal.policy.limits).await?;
     }
     let call = Call::enter(host, asked, found.params, key)?;
     if !call.is_readable() {
@@ -69,4 +76,22 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         }
         _ => handler(&call).await,
     }
+}
+
+/// Returns the agent of the session that a request creates.
+fn new_agent(found: &RouteMatch, asked: &SessionRequest) -> Result<AgentId, Problem> {
+    #[derive(Deserialize)]
+    struct Named {
+        agent: Option<String>,
+    }
+    let request = &asked.request;
+    let named = match &found.route.handler {
+        // The handler writes errors in the form of its protocol.
+        Handler::Face(_, face, _) | Handler::Split(_, face, ..) => {
+            (face.target)(request, &found.params).ok().and_then(|target| target.agent)
+        }
+        Handler::NewSession(..) => body::json_or_empty::<Named>(request)?.agent,
+        _ => None,
+    };
+    agent_of(named.or_else(|| request.query("agent")).as_deref(), "/")
 }

@@ -6,7 +6,7 @@ use super::request::{Request, RequestExt};
 use super::response::{self, Response, ResponseExt};
 use super::{disposition, owner, page};
 use crate::ports::filesystem::{Entry, File, FileError, FileResult, Precondition};
-use crate::types::{ErrorCode, FilePath, Owner, PathError, PathPrefix, Problem, Scope};
+use crate::types::{ErrorCode, FilePath, PathError, PathPrefix, Problem, Scope};
 use crate::workspace::{Layer, Workspace};
 use bytes::Bytes;
 use http::StatusCode;
@@ -21,7 +21,7 @@ struct Tree {
 
 /// `GET /v1/workspace/files`.
 pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let tree = Tree::open(call)?;
+    let tree = Tree::open(call).await?;
     let limit = page::limit(call.request)?;
     let after: Option<String> = page::cursor(call.request)?;
     let prefix = call.request.query("prefix").unwrap_or_default();
@@ -32,7 +32,7 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
 
 /// `GET /v1/workspace/files/{path*}`.
 pub(super) async fn read(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let tree = Tree::open(call)?;
+    let tree = Tree::open(call).await?;
     let path = path(call)?;
     let file = tree.read(&path).await?;
     let etag = quoted(&file.entry.etag);
@@ -50,7 +50,7 @@ pub(super) async fn read(call: &TenantCall<'_>) -> Result<Response, Problem> {
 
 /// `PUT /v1/workspace/files/{path*}`.
 pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let tree = Tree::open_to_write(call)?;
+    let tree = Tree::open_to_write(call).await?;
     let path = path(call)?;
     let condition = tree.condition(&path, call.request).await?;
     let layer = tree.layer.unwrap_or(Layer::User);
@@ -67,7 +67,7 @@ pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
 
 /// `DELETE /v1/workspace/files/{path*}`.
 pub(super) async fn delete(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let tree = Tree::open_to_write(call)?;
+    let tree = Tree::open_to_write(call).await?;
     let path = path(call)?;
     let condition = tree.condition(&path, call.request).await?;
     tree.delete(&path, &condition).await?;
@@ -75,18 +75,18 @@ pub(super) async fn delete(call: &TenantCall<'_>) -> Result<Response, Problem> {
 }
 
 impl Tree {
-    fn open(call: &TenantCall<'_>) -> Result<Self, Problem> {
+    async fn open(call: &TenantCall<'_>) -> Result<Self, Problem> {
         let layer = asked_layer(call.request)?;
-        let Owner { tenant, agent, user } = owner::of_query(call.caller, call.request)?;
-        Ok(Self { workspace: call.gateway.files.open(&tenant, &agent, &user, None), layer })
+        let owner = owner::of_query(call.caller, call.request)?;
+        Ok(Self { workspace: call.gateway.workspace(&owner).await?, layer })
     }
 
-    fn open_to_write(call: &TenantCall<'_>) -> Result<Self, Problem> {
+    async fn open_to_write(call: &TenantCall<'_>) -> Result<Self, Problem> {
         if asked_layer(call.request)? == Some(Layer::Shared) && !call.caller.scopes.allow(Scope::Admin) {
             let detail = "writing files that all users of an agent share needs the scope admin";
             return Err(Problem::new(ErrorCode::MissingScope, detail));
         }
-        Self::open(call)
+        Self::open(call).await
     }
 
     async fn list(

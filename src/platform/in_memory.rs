@@ -1,6 +1,7 @@
 //! In-memory implementations of the ports, with faults that tests can switch on. They depend only on the
 //! ports.
 
+pub mod agents;
 pub mod clock;
 pub mod credentials;
 pub mod directory;
@@ -15,6 +16,7 @@ pub mod session_store;
 pub mod sinks;
 pub mod tasks;
 
+pub use agents::InMemoryAgents;
 pub use clock::{ManualClock, SeededEntropy};
 pub use credentials::InMemoryCredentials;
 pub use directory::InMemoryDirectory;

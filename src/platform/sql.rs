@@ -1,6 +1,7 @@
 //! Storage in SQLite. In the Worker the statements run on D1, in tests on SQLite itself, so that tests
 //! exercise the statements that run in production.
 
+pub mod agents;
 pub mod audit;
 mod log;
 pub mod memory;
@@ -11,12 +12,13 @@ pub mod storage;
 pub mod storage_days;
 pub mod tenants;
 
+pub use agents::SqlAgents;
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;
 pub use moves::SqlMoves;
 pub use session_store::SqlSessionStore;
 
-use crate::ports::StoreError;
+use crate::ports::{StoreError, directory::DirectoryError};
 use crate::types::{TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
@@ -36,6 +38,12 @@ impl SqlError {
             true => Self(format!("{cause}; apply the migrations, as `make dev` and `make deploy` do")),
             false => Self(cause),
         }
+    }
+}
+
+impl From<SqlError> for DirectoryError {
+    fn from(SqlError(why): SqlError) -> Self {
+        Self(why)
     }
 }
 
@@ -218,7 +226,7 @@ pub trait Databases {
 }
 
 /// Fails in a database that lacks the newest migration. It reads no rows.
-pub const PROBE: &str = "SELECT after FROM storage_progress LIMIT 0";
+pub const PROBE: &str = "SELECT deleted_at FROM agents LIMIT 0";
 
 /// Returns the rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, SqlError> {

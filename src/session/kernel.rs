@@ -225,6 +225,11 @@ impl SessionKernel {
         Self { schedule, ..Self::default() }
     }
 
+    /// Schedules the parts of another agent.
+    pub fn reschedule(&mut self, schedule: Schedule) {
+        self.schedule = schedule;
+    }
+
     /// Adopts a session that was read from its store. A running turn of it is an orphan: no process runs it.
     pub fn opened(&mut self, session: &Session) {
         self.opened_with(session.state().activity.turn.as_ref());

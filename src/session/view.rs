@@ -7,7 +7,7 @@ use crate::ports::{
 };
 use crate::types::message::json_weight;
 use crate::types::{
-    AgentId, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionId,
+    AgentId, AgentVersion, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionId,
     SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError,
     TurnId, TurnPhase, TurnStatus, Usage, UserId,
 };
@@ -24,6 +24,8 @@ const MAX_CALL_BYTES: usize = 4 << 20;
 pub struct SessionView {
     id: SessionId,
     agent: AgentId,
+    /// The version of the agent.
+    agent_version: AgentVersion,
     user: UserId,
     title: Option<String>,
     title_pinned: bool,
@@ -194,6 +196,7 @@ impl Session {
         Ok(SessionView {
             id: meta.id.clone(),
             agent: meta.agent.clone(),
+            agent_version: meta.agent_version,
             user: meta.user.clone(),
             title: meta.title.clone(),
             title_pinned: meta.title_pinned,

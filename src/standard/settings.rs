@@ -5,6 +5,7 @@ mod access;
 mod agent;
 mod context;
 mod control;
+pub(super) mod faults;
 mod limits;
 mod memory;
 mod models;
@@ -19,7 +20,9 @@ use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
 use crate::ports::AllowedHosts;
 use crate::types::{AgentId, StorageLimits, TenantLimits};
-use context::Strategy;
+pub(super) use agent::MAX_CONTEXT_FILES;
+pub(super) use context::Strategy;
+pub(super) use models::MAX_FALLBACKS;
 use thiserror::Error;
 pub use value::ValueError;
 
@@ -107,8 +110,6 @@ pub struct Config {
     pub push_allow: AllowedHosts,
     /// Memory across sessions.
     pub memory: MemorySettings,
-    /// With the strategy `none`: maximum number of messages that the model is shown.
-    pub context_messages: usize,
     strategy: Strategy,
     compaction: CompactionSettings,
     observation: ObservationSettings,
@@ -137,7 +138,6 @@ impl Default for Config {
             web_fetch_allow: String::new(),
             push_allow: AllowedHosts::default(),
             memory: MemorySettings::default(),
-            context_messages: 100,
             strategy: Strategy::default(),
             compaction: CompactionSettings::default(),
             observation: ObservationSettings::default(),
@@ -178,6 +178,21 @@ impl Config {
         for provider in self.models.custom.clone() {
             self.models.credentials(&provider.name).key = provider.key.as_ref().and_then(secret);
         }
+    }
+
+    /// Returns the context strategy that was chosen.
+    pub(super) fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// Returns the settings of compaction, whichever strategy was chosen.
+    pub(super) fn compaction(&self) -> &CompactionSettings {
+        &self.compaction
+    }
+
+    /// Returns the settings of observation, whichever strategy was chosen.
+    pub(super) fn observation(&self) -> &ObservationSettings {
+        &self.observation
     }
 
     /// Returns the settings of the context strategy that was chosen.

@@ -23,15 +23,13 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use subject::Subject;
 
-/// Names of the layers in [`Permissions::layers`], in that order. The fourth holds the tenant's rules as the
-/// parent session had them.
-const LAYERS: [&str; 4] = ["tenant", "agent", "mode", "tenant"];
+/// Names of the layers in [`Permissions::layers`], in that order.
+const LAYERS: [&str; 4] = ["tenant", "deployment", "agent", "mode"];
 
 /// Everything that decides on a call.
 #[derive(Clone, Debug)]
 pub struct Permissions<'a> {
-    /// Rules of the tenant, the agent and the mode. In a subagent's session, followed by the tenant's rules
-    /// as the parent session had them.
+    /// Rules of the tenant, the deployment, the agent and the mode.
     pub layers: Vec<&'a Rules>,
     /// The rules and grants of the session.
     pub session: &'a SessionPermissions,
@@ -107,8 +105,7 @@ impl Permissions<'_> {
 
     /// Returns the layers that the user of the session cannot change.
     fn operators_layers(&self) -> Vec<Layer<'_>> {
-        let names = LAYERS.into_iter().chain(std::iter::repeat("mode"));
-        let layers = self.layers.iter().zip(names).map(|(rules, name)| Layer {
+        let layers = self.layers.iter().zip(LAYERS).map(|(rules, name)| Layer {
             name,
             default: rules.default,
             categories: &rules.categories,

@@ -35,6 +35,15 @@ pub enum AuditAction {
     /// A key was revoked.
     #[serde(rename = "key.revoked")]
     KeyRevoked,
+    /// A version of an agent was stored, and is active.
+    #[serde(rename = "agent.updated")]
+    AgentUpdated,
+    /// Another version of an agent was made the active one.
+    #[serde(rename = "agent.activated")]
+    AgentActivated,
+    /// An agent was deleted.
+    #[serde(rename = "agent.deleted")]
+    AgentDeleted,
     /// A tool call was approved or declined.
     #[serde(rename = "approval.decided")]
     ApprovalDecided,
@@ -90,7 +99,7 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What was done.
     pub action: AuditAction,
-    /// The id of what the action concerns: a tenant, a user, a key or a tool call.
+    /// The id of what the action concerns: a tenant, a user, a key, an agent or a tool call.
     pub object: String,
     /// The address of the client, if the platform reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

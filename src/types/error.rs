@@ -75,6 +75,8 @@ error_codes! {
     NotWaiting, "not_waiting", 409, "The call is not waiting for this";
     SubagentSession, "subagent_session", 409, "The session belongs to a subagent";
     AlreadyExists, "already_exists", 409, "The resource already exists";
+    AgentGone, "agent_gone", 409, "The agent was deleted";
+    AgentRequired, "agent_required", 409, "The agent belongs to the deployment";
     Gone, "gone", 410, "The resource has expired";
     PreconditionFailed, "precondition_failed", 412, "The resource does not match the request's precondition";
     PayloadTooLarge, "payload_too_large", 413, "The body is too large";

@@ -3,9 +3,9 @@
 mod json;
 
 use super::{
-    AgentId, Approver, ArtifactId, CallId, Category, CompactReason, Cut, Decision, Effect, Message,
-    MessageId, Pending, RequestId, SessionId, Source, StopReason, Task, Timestamp, ToolOutcome, Trigger,
-    TurnEnd, TurnId, TurnStatus, Usage, UserId, WaitKind,
+    AgentId, AgentVersion, Approver, ArtifactId, CallId, Category, CompactReason, Cut, Decision, Effect,
+    Message, MessageId, Pending, RequestId, SessionId, Source, StopReason, Task, Timestamp, ToolOutcome,
+    Trigger, TurnEnd, TurnId, TurnStatus, Usage, UserId, WaitKind,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,14 @@ pub enum EventKind {
         model: Option<String>,
         /// The old model.
         previous: Option<String>,
+    },
+    /// The session moved to another version of its agent.
+    #[serde(rename = "agent.changed")]
+    AgentChanged {
+        /// The new version.
+        version: AgentVersion,
+        /// The old version.
+        previous: AgentVersion,
     },
     /// The model of the turn failed before its first token, and another one takes its place until the end of the turn.
     #[serde(rename = "model.fallback")]

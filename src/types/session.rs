@@ -7,8 +7,8 @@ pub use state::{Account, Activity, Background, ChildState, Guidance, SessionStat
 pub use webhook::{Failures, MAX_WEBHOOKS, Webhook, WebhookKey};
 
 use super::{
-    AgentId, Budget, CallId, Message, Mode, Owner, Parent, SessionId, SessionPermissions, TenantId,
-    TenantLimits, Timestamp, TurnId, TurnOptions, UserId,
+    AgentId, AgentRef, AgentVersion, Budget, CallId, Message, Mode, Owner, Parent, SessionId,
+    SessionPermissions, TenantId, TenantLimits, Timestamp, TurnId, TurnOptions, UserId,
 };
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 /// The version of the stored shapes that this program writes, and the newest that it reads. See CONTRIBUTING.md for
 /// changes that need a new one.
-pub const SCHEMA: u32 = 7;
+pub const SCHEMA: u32 = 8;
 
 /// The identity and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct SessionMeta {
     pub user: UserId,
     /// The agent of the session.
     pub agent: AgentId,
+    /// The version of the agent.
+    #[serde(default, skip_serializing_if = "AgentVersion::is_first")]
+    pub agent_version: AgentVersion,
     /// The title; derived from the first message unless a caller set one.
     pub title: Option<String>,
     /// Whether a caller set the title, which then is never derived again.
@@ -66,6 +69,11 @@ impl SessionMeta {
         Owner { tenant: self.tenant.clone(), agent: self.agent.clone(), user: self.user.clone() }
     }
 
+    /// Returns the version of the agent.
+    pub fn agent_ref(&self) -> AgentRef {
+        AgentRef { id: self.agent.clone(), version: self.agent_version }
+    }
+
     /// Creates a session of `owner` with default settings.
     pub fn new(id: SessionId, owner: Owner, now: Timestamp) -> Self {
         Self {
@@ -73,6 +81,7 @@ impl SessionMeta {
             tenant: owner.tenant,
             user: owner.user,
             agent: owner.agent,
+            agent_version: AgentVersion::FIRST,
             title: None,
             title_pinned: false,
             mode: None,

@@ -8,7 +8,7 @@ use serde_json::json;
 pub const GENERAL: &str = "general-purpose";
 
 /// A kind of subagent, as a deployment declares it.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubagentKind {
     /// The name by which the model selects it.
@@ -16,12 +16,16 @@ pub struct SubagentKind {
     /// Its purpose, for the model that spawns it.
     pub description: String,
     /// Instructions that follow the agent's own in its prompt.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub instructions: String,
     /// Its model, as `provider/model`; the parent session's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Its tools, a subset of the tools of the parent's turn; all of them when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Maximum number of model calls; that of the parent's turn when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
 }
 

@@ -117,6 +117,22 @@ impl TenantLimits {
         budget
     }
 
+    /// Returns these limits, with those of a turn lowered to those of an agent.
+    pub fn lowered(mut self, agent: &Self) -> Self {
+        fn lower<T: Copy + PartialOrd>(own: &mut Option<T>, other: Option<T>) {
+            match (*own, other) {
+                (Some(one), Some(other)) if one <= other => {}
+                (_, Some(other)) => *own = Some(other),
+                (_, None) => {}
+            }
+        }
+        lower(&mut self.max_steps, agent.max_steps);
+        lower(&mut self.max_tool_calls, agent.max_tool_calls);
+        lower(&mut self.timeout_s, agent.timeout_s);
+        lower(&mut self.max_cost_usd, agent.max_cost_usd);
+        self
+    }
+
     /// Returns the highest limits that a request of the tenant may name.
     pub fn ceiling(&self) -> Budget {
         self.lower(CEILING)

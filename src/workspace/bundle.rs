@@ -1,4 +1,4 @@
-//! Files that are compiled into the Worker.
+//! Read-only files: those that are compiled into the Worker, and those of an agent's version.
 
 use super::stored::etag;
 use crate::ports::{
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// A read-only tree that is compiled into the Worker.
+/// A read-only tree.
 #[derive(Default)]
 pub struct Bundle(BTreeMap<FilePath, File>);
 
@@ -27,6 +27,17 @@ impl Bundle {
             Ok((path, File { entry, bytes: Bytes::from_static(bytes) }))
         };
         files.iter().map(file).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Creates a tree of these texts.
+    pub fn of_texts(files: &BTreeMap<FilePath, String>) -> Self {
+        let file = |(path, text): (&FilePath, &String)| {
+            let bytes = Bytes::copy_from_slice(text.as_bytes());
+            let (size, etag) = (bytes.len() as u64, etag(&bytes));
+            let entry = Entry { path: path.clone(), bytes: size, etag, updated_at: Timestamp::default() };
+            (path.clone(), File { entry, bytes })
+        };
+        Self(files.iter().map(file).collect())
     }
 }
 

@@ -432,6 +432,7 @@ fn an_erasure_waits_for_writes_in_progress() {
         entropy,
         spawner: tasks.clone(),
         peers: Rc::new(NoPeers),
+        agents: None,
         webhooks: None,
         broadcast: None,
     };

@@ -65,7 +65,8 @@ fn act(stage: &Stage, act: &Act) {
         Act::Mode(_) => {}
     });
     if let Act::Mode(plan) = act {
-        let modes = host.agent().modes();
+        let agent = host.agent();
+        let modes = agent.modes();
         let mode = modes.current(Some(if *plan { "plan" } else { "build" })).unwrap();
         session.commit(host.now(), |draft| draft.switch_mode(modes, None, mode)).unwrap();
     }

@@ -306,7 +306,8 @@ fn a_late_tool_writes_no_file() {
 fn tools_declare_their_effects() {
     let stage = stage();
     let host = stage.host();
-    let tools = host.agent().toolkit();
+    let agent = host.agent();
+    let tools = agent.toolkit();
     for (name, effect, idempotent, category) in [
         ("read_file", Effect::ReadOnly, true, "read"),
         ("list_files", Effect::ReadOnly, true, "read"),

@@ -53,5 +53,6 @@ mod tasks;
 mod totals;
 mod turns;
 mod ui_stream;
+mod versions;
 mod view;
 mod workspace_context;

@@ -245,8 +245,9 @@ fn a_mode_restricts_calls_to_reads_and_by_its_rules() {
     let stage = stage.with_modes(modes(list));
     let (session, host) = (stage.session(), stage.host());
     let state = session.state().clone();
-    let permissions = host.agent().permissions(&state);
+    let agent = host.agent();
+    let permissions = agent.permissions(&state);
     assert!(permissions.read_only);
-    let (echo, _) = host.agent().toolkit().get("echo").unwrap();
+    let (echo, _) = agent.toolkit().get("echo").unwrap();
     assert!(permissions.hides(echo));
 }

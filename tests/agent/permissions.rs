@@ -139,16 +139,16 @@ fn permissions_are_patched_member_by_member() {
 fn a_denied_tool_is_neither_offered_nor_run() {
     for (rules, is_offered, outcome) in [
         (Rules::default(), true, "a person"),
-        (denies("write_it"), false, "a rule of the agent forbids write_it"),
+        (denies("write_it"), false, "a rule of the deployment forbids write_it"),
         (
             Rules { default: Some(Policy::Deny), ..Rules::default() },
             false,
-            "the rules of the agent do not allow write_it",
+            "the rules of the deployment do not allow write_it",
         ),
         (
             Rules { categories: [(Category::Other, Policy::Deny)].into(), ..Rules::default() },
             false,
-            "a rule of the agent forbids all other tools",
+            "a rule of the deployment forbids all other tools",
         ),
         (
             Rules {

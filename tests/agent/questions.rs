@@ -118,7 +118,7 @@ fn a_client_runs_an_external_tool_and_sends_the_result() {
 #[test]
 fn a_client_cannot_replace_an_external_tool_of_the_operator() {
     let (stage, _) = Stage::scripted(|_| answer(vec![]), |builder| builder.dyn_tool(lookup()));
-    let agent = Rc::clone(stage.host().agent());
+    let agent = stage.host().agent();
     assert!(!agent.accepts_client_tool("lookup") && !agent.accepts_client_tool("ask_user"));
     assert!(agent.accepts_client_tool("read_it") && agent.accepts_client_tool("mine"));
 }

@@ -3,7 +3,9 @@
 mod tools;
 
 use super::others::Others;
-use edge_harness::agent::{Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts};
+use edge_harness::agent::{
+    AgentVersions, Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts,
+};
 use edge_harness::http::faces::a2a::PushSender;
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
@@ -59,6 +61,8 @@ pub struct Stage {
     pub flush: Cell<Flush>,
     /// Outputs over this many characters are evicted.
     pub evict_over: Cell<usize>,
+    /// The versions of agents of later instances; without them, there is one agent.
+    pub versions: RefCell<Option<Rc<dyn AgentVersions>>>,
     /// The context strategy of later instances.
     pub context: RefCell<ContextSettings>,
     /// The modes of later instances; none by default.
@@ -117,6 +121,7 @@ impl Stage {
             context_messages: Cell::new(100),
             flush: Cell::new(Flush::Never),
             evict_over: Cell::new(80_000),
+            versions: RefCell::default(),
             context: RefCell::default(),
             modes: RefCell::default(),
             subagents: RefCell::default(),
@@ -151,7 +156,7 @@ impl Stage {
             .expect("an agent");
         let (directory, blobs) = (self.directory.clone(), self.blobs.clone());
         let (clock, entropy) = (Rc::new(self.clock.clone()), self.entropy.clone());
-        let receivers = self.receivers.clone();
+        let (receivers, versions) = (self.receivers.clone(), self.versions.borrow().clone());
         let (built, spawner, others) = (Rc::new(built), tasks.clone(), self.others.clone());
         let config = HostConfig {
             context: Bounds::messages(self.context_messages.get()),
@@ -171,6 +176,7 @@ impl Stage {
                 entropy: entropy.clone(),
                 spawner: spawner.clone(),
                 peers: others.clone(),
+                agents: versions.clone(),
                 webhooks: Some(Rc::new(PushSender {
                     http: receivers.clone(),
                     allowed: AllowedHosts::parse("*.example.com"),
@@ -483,6 +489,7 @@ fn placeholder() -> Rc<SessionHost> {
         entropy: Rc::new(SeededEntropy::default()),
         spawner: Rc::new(TaskPool::default()),
         peers: Rc::new(Others::default()),
+        agents: None,
         webhooks: None,
         broadcast: None,
     };

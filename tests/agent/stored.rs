@@ -186,21 +186,23 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 6] = [
+const WAITING: [&str; 7] = [
     include_str!("stored/waiting_1.txt"),
     include_str!("stored/waiting_2.txt"),
     include_str!("stored/waiting_3.txt"),
     include_str!("stored/waiting_4.txt"),
     include_str!("stored/waiting_5.txt"),
     include_str!("stored/waiting_6.txt"),
+    include_str!("stored/waiting_7.txt"),
 ];
-const RUNNING: [&str; 6] = [
+const RUNNING: [&str; 7] = [
     include_str!("stored/running_1.txt"),
     include_str!("stored/running_2.txt"),
     include_str!("stored/running_3.txt"),
     include_str!("stored/running_4.txt"),
     include_str!("stored/running_5.txt"),
     include_str!("stored/running_6.txt"),
+    include_str!("stored/running_7.txt"),
 ];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.

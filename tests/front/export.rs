@@ -126,6 +126,7 @@ fn an_export_has_everything_of_a_tenant_and_nothing_of_others() {
     assert_eq!(
         names,
         [
+            "agents.ndjson",
             "files/agents/other/users/ann/docs/large.md",
             "files/agents/other/users/ann/docs/small.md",
             "files/agents/other/users/bob/docs/large.md",

@@ -3,7 +3,9 @@
 
 mod addresses;
 mod admin;
+mod agents;
 mod audit;
+mod deployment;
 mod entry;
 mod erasure;
 mod export;

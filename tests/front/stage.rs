@@ -12,7 +12,8 @@ use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{
-    InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
+    InMemoryAgents, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySpaces, MemoryBlobs, MemoryFiles,
+    MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{
@@ -40,6 +41,7 @@ pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
 pub struct Stage {
     pub gateway: Gateway,
+    pub agents: Rc<InMemoryAgents>,
     pub directory: Rc<InMemoryDirectory>,
     pub ledger: Rc<InMemoryLedger>,
     pub clock: ManualClock,
@@ -186,7 +188,6 @@ pub fn config() -> GatewayConfig {
         dev_api_key: Some(DEV.into()),
         dev: false,
         origins: vec!["https://app.example".into()],
-        agents: vec!["other".into()],
         modes: vec![Mode {
             id: "plan".into(),
             description: Some("Plans.".into()),
@@ -236,15 +237,19 @@ impl Stage {
             MemorySettings::default(),
             Rc::new(MemoryLog::default()),
         );
+        let memories = Rc::new(memories);
+        let store = Rc::new(InMemoryAgents::new(directory.clone()));
+        let agents = crate::deployment::agents(&store, &clock, &workspaces, &memories, &directory);
         let gateway = Gateway {
             config,
+            agents: Rc::new(agents),
             directory: directory.clone(),
             http: web.clone(),
             signatures: Rc::new(RustCrypto),
             clock: Rc::new(clock.clone()),
             entropy: Rc::new(SeededEntropy::default()),
             files: workspaces,
-            memories: Rc::new(memories),
+            memories,
             eraser: objects.clone(),
             reader: objects.clone(),
             ledger: ledger.clone(),
@@ -257,7 +262,7 @@ impl Stage {
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
         };
-        Self { gateway, directory, ledger, clock, web, objects, files, index, blobs, log }
+        Self { gateway, agents: store, directory, ledger, clock, web, objects, files, index, blobs, log }
     }
 
     pub async fn handle(&self, request: Request) -> Handled {

@@ -277,13 +277,14 @@ impl SessionHost {
         let state = session.state();
         let own = state.activity.turn.as_ref().filter(|turn| turn.id == suspension.turn);
         let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
-        let mut kinds = self.agent.settings.subagents.iter().flatten();
+        let agent_of_both = self.agent();
+        let mut kinds = agent_of_both.settings.subagents.iter().flatten();
         let kind = kinds.find(|kind| !forked && kind.id == *agent).cloned().unwrap_or_default();
         // A fork keeps the tools of the original, so that both prompts share a cached prefix. Its calls of
         // tools that subagents may not use are denied.
         let tools = match forked {
-            true => self.agent.tools_of_fork(&state),
-            false => Some(self.agent.tools_of_subagents(&state, kind.tools.as_deref())),
+            true => agent_of_both.tools_of_fork(&state),
+            false => Some(agent_of_both.tools_of_subagents(&state, kind.tools.as_deref())),
         };
         // At least one, so that it can answer.
         let share = |max: u32, used: u32| {
@@ -308,7 +309,7 @@ impl SessionHost {
         let limits = &state.guidance.tenant_policy.limits;
         // A cost limit has no effect with a model that has no price.
         let is_usable = |model: &String| {
-            let is_bounded = budget.max_cost_usd.is_none() || self.agent.models.price(model).is_some();
+            let is_bounded = budget.max_cost_usd.is_none() || agent_of_both.models.price(model).is_some();
             is_bounded && limits.allow_model(model)
         };
         let now = self.now();

@@ -13,7 +13,7 @@ impl SessionHost {
     /// `session_busy` while a turn runs, `not_configured` without a context strategy, `validation_failed` if the session
     /// may no longer use its model, `unavailable` when the strategy fails. The context is then unchanged.
     pub async fn compact(&self, session: &Rc<Session>) -> Result<Value, Problem> {
-        let Some(context_manager) = &self.agent.context_manager else {
+        let Some(context_manager) = &self.agent().context_manager else {
             let detail = "the agent has no context strategy; set CONTEXT_STRATEGY";
             return Err(Problem::new(ErrorCode::NotConfigured, detail));
         };
@@ -48,7 +48,7 @@ impl SessionHost {
     /// Checks that the session may use its model.
     fn check_model(&self, session: &Session) -> Result<(), ModelError> {
         let state = session.state();
-        let model = self.agent.model_of(&state.meta);
-        self.agent.find_model(&model, &state.guidance.tenant_policy.limits).map(drop)
+        let model = self.agent().model_of(&state.meta);
+        self.agent().find_model(&model, &state.guidance.tenant_policy.limits).map(drop)
     }
 }

@@ -103,7 +103,7 @@ impl SessionHost {
         session.retire();
         let over = CancelToken::default();
         over.cancel();
-        for interval in &self.agent.intervals {
+        for interval in &self.agent().intervals {
             let cx = self.tick_context(&session, interval.as_ref(), &over);
             let ended = AssertUnwindSafe(interval.shutdown(&cx)).catch_unwind();
             let _ = within(self.ports.clock.as_ref(), SETTLE_TIMEOUT, ended).await;
@@ -115,7 +115,7 @@ impl SessionHost {
         // Without a readable owner, no follow-up has run, or the session was erased before.
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return Ok(()) };
-        for follow_up in &self.agent.follow_ups {
+        for follow_up in &self.agent().follow_ups {
             follow_up.erase(&owner, id).await?;
         }
         Ok(())

@@ -26,7 +26,8 @@ impl SessionHost {
             let state = session.state();
             state.activity.follow_ups.get(follow_up.name()).is_some_and(FollowUpProgress::is_requested)
         };
-        let mut requested = self.agent.follow_ups.iter().filter(is_requested).peekable();
+        let agent = self.agent();
+        let mut requested = agent.follow_ups.iter().filter(is_requested).peekable();
         if requested.peek().is_none() {
             return false;
         }
@@ -66,7 +67,7 @@ impl SessionHost {
         // A turn that ends during the round requests another one: its records come after `cx.until`.
         let requested = session.state().activity.follow_ups.clone();
         let mut done = Vec::new();
-        for follow_up in &self.agent.follow_ups {
+        for follow_up in &self.agent().follow_ups {
             let Some(before) = requested.get(follow_up.name()).filter(|before| before.is_requested()) else {
                 continue;
             };

@@ -77,6 +77,10 @@ impl SessionHost {
     /// When the snapshot or the session has a newer version, another session has this id, or a store fails.
     pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
         check_version(&snapshot)?;
+        if self.open()?.is_none() {
+            let meta = &snapshot.meta.meta;
+            self.load_copied_agent(&meta.tenant, meta.agent_ref()).await?;
+        }
         let is_child = snapshot.task.is_some();
         if is_child && self.is_canceled()? {
             return Ok(Imported::Canceled);
@@ -163,7 +167,7 @@ impl SessionHost {
             // The original session reports the usage of the copied turns.
             draft.set_account(Account { reported: copied.last_seq, ..Account::default() });
             // Follow-ups for the copied turns run in the original session.
-            for follow_up in self.agent.follow_ups() {
+            for follow_up in self.agent().follow_ups() {
                 draft.follow_up_mut(follow_up.name()).seen = copied.last_seq;
             }
             copied.draft(draft)?;

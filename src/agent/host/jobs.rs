@@ -21,6 +21,7 @@ impl SessionHost {
     /// # Errors
     /// When the store fails. The platform then repeats the alarm.
     pub async fn wake(self: &Rc<Self>) -> Result<(), Problem> {
+        self.load_agent().await?;
         let opened = self.open();
         if let Err(OpenError::Newer(_)) = opened {
             // The platform drops an alarm that keeps failing, but the newer version needs it.

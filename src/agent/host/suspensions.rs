@@ -173,7 +173,7 @@ impl SessionHost {
         if args_hash.is_some_and(|hash| hash != suspension.args_hash) {
             return Err(stale(&suspension));
         }
-        let found = self.agent.tool(session.state().client_tools(), &suspension.name).map(|(_, tool)| tool);
+        let found = self.agent().tool(session.state().client_tools(), &suspension.name).map(|(_, tool)| tool);
         let Some(tool) = found else { return Ok(()) };
         let owner = session.state().meta.owner();
         let changed = tool.changed_payload(answer, &suspension.wait.payload(), &owner).await;
@@ -201,8 +201,9 @@ impl SessionHost {
     /// the current ones.
     fn decider(&self, session: &Session, suspension: &Suspension, args: &Value) -> Decider {
         let state = session.state();
-        let spec = self.agent.spec(state.client_tools(), &suspension.name);
-        match spec.map(|spec| self.agent.permissions(&state).decide(spec, args)) {
+        let agent = self.agent();
+        let spec = agent.spec(state.client_tools(), &suspension.name);
+        match spec.map(|spec| agent.permissions(&state).decide(spec, args)) {
             Some(Verdict::Ask(now)) => now.max(suspension.by),
             Some(Verdict::Allow | Verdict::Deny(_)) | None => suspension.by,
         }
@@ -241,7 +242,7 @@ impl SessionHost {
         }
         self.ensure_waiting(session, &suspension)?;
         if let Resolution::Answered { answer } = &resolution
-            && let Some((_, tool)) = self.agent.tool(session.state().client_tools(), &suspension.name)
+            && let Some((_, tool)) = self.agent().tool(session.state().client_tools(), &suspension.name)
         {
             let checked = tool.check_answer(&suspension.args, answer);
             checked.map_err(|detail| Problem::field("/answer", detail))?;
@@ -311,7 +312,8 @@ impl SessionHost {
     /// Coerces the arguments of a decision into the types of the tool's schema.
     fn coerce_args(&self, session: &Session, suspension: &Suspension, args: Value) -> Result<Value, Problem> {
         let state = session.state();
-        let found = self.agent.tool(state.client_tools(), &suspension.name);
+        let agent = self.agent();
+        let found = agent.tool(state.client_tools(), &suspension.name);
         let Some((spec, tool)) = found else { return Ok(args) };
         let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
         let mut call = ToolCall { call_id, name, args, invalid: None };
@@ -330,9 +332,10 @@ impl SessionHost {
     ) -> Result<Vec<Settled>, Problem> {
         let mut state = session.state().clone();
         Rc::make_mut(&mut state.meta).permissions.grant(granted);
-        let permissions = self.agent.permissions(&state);
+        let agent = self.agent();
+        let permissions = agent.permissions(&state);
         let allowed = |own: &Suspension| {
-            let spec = self.agent.spec(state.client_tools(), &own.name);
+            let spec = agent.spec(state.client_tools(), &own.name);
             spec.is_some_and(|spec| permissions.decide(spec, &own.args) == Verdict::Allow)
         };
         let others = session.suspensions()?.into_iter().filter(|own| {

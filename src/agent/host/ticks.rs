@@ -27,7 +27,8 @@ impl SessionHost {
         name: &str,
         cancel: &CancelToken,
     ) -> Result<(), StoreError> {
-        let Some(interval) = self.agent.intervals.iter().find(|interval| interval.name() == name) else {
+        let agent = self.agent();
+        let Some(interval) = agent.intervals.iter().find(|interval| interval.name() == name) else {
             return Ok(());
         };
         let (began, before) = (self.now(), interval_state(session, interval.as_ref()));
@@ -81,7 +82,7 @@ impl SessionHost {
             runs: state.runs,
             clock: Rc::clone(&self.ports.clock),
             session: Rc::clone(session),
-            rules: Rc::clone(&self.agent.state),
+            rules: Rc::clone(&self.agent().state),
             cancel: cancel.clone(),
         }
     }

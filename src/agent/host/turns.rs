@@ -16,8 +16,9 @@ impl SessionHost {
     /// Accepts a message: its turn starts at once, or the message is queued.
     ///
     /// # Errors
-    /// `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
+    /// `agent_gone`, `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        self.check_agent()?;
         if let Some(webhook) = &post.webhook {
             check_room(session, &webhook.key)?;
         }
@@ -57,7 +58,7 @@ impl SessionHost {
         let budget = session.state().meta.budget.patched(&post.budget);
         let budget = self.limits_of(session).lower(budget);
         // Before the commit: on Cloudflare, what leaves the object after it waits until the disk has it.
-        *self.prefetch.borrow_mut() = self.agent.prefetch(&session.state().meta.owner());
+        *self.prefetch.borrow_mut() = self.agent().prefetch(&session.state().meta.owner());
         let started = session.commit(self.now(), |draft| {
             if new {
                 draft.created(None);
@@ -112,7 +113,7 @@ impl SessionHost {
         let session = &cx.session;
         let result = match self.own_message(&cx) {
             Ok(Some(message)) => {
-                let call = AssertUnwindSafe(self.agent.call(message, Rc::clone(&cx))).catch_unwind().await;
+                let call = AssertUnwindSafe(self.agent().call(message, Rc::clone(&cx))).catch_unwind().await;
                 // A panic ends only this turn.
                 call.unwrap_or_else(|_| self.fail(&cx, "internal error: the turn panicked"))
             }
@@ -129,7 +130,7 @@ impl SessionHost {
                 if !session.hub().has_listeners() {
                     self.stop_streams();
                 }
-                judge::grade_reply(&self.agent, &cx);
+                judge::grade_reply(&self.agent(), &cx);
             }
             Err(WriteError::Store(_)) if is_own => self.drop_copy(session),
             Err(_) => {}
@@ -161,7 +162,7 @@ impl SessionHost {
 
     fn fail(&self, cx: &Rc<RuntimeContext>, why: &str) -> Result<(), WriteError> {
         let error = TurnError::new("internal", why, true);
-        finalizer::seal(&self.agent, cx, Ending::failed(error))
+        finalizer::seal(&self.agent(), cx, Ending::failed(error))
     }
 
     /// Gives a turn that no process runs a new epoch, so that the kernel runs it.
@@ -200,7 +201,7 @@ impl SessionHost {
         let own = own.filter(|(cx, _)| cx.permit == permit);
         let cx = own.as_ref().map_or_else(|| self.context(session, permit), |(cx, _)| Rc::clone(cx));
         // Best effort: unreadable records only leave the terminal record's counts incomplete.
-        let _ = self.agent.restore_state(&cx);
+        let _ = self.agent().restore_state(&cx);
         let suspensions = session.suspensions()?;
         let mut ending = ending;
         ending.statuses.extend(self.known_statuses(session));
@@ -211,7 +212,7 @@ impl SessionHost {
             let end = status.map_or(TurnStatus::Canceled, |status| status.status);
             ending.records.push(child_completed(&suspension.call_id, child, end, status));
         }
-        finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
+        finalizer::seal(&self.agent(), &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.cancel_later(&suspensions);
         // Aborting the task closes its connections. The seal already refuses its writes.
         if let Some((_, handle)) = own {
@@ -245,8 +246,8 @@ impl SessionHost {
             clock: Rc::clone(&self.ports.clock),
             spawner: Rc::clone(&self.ports.spawner),
             artifacts: self.artifacts(session),
-            modes: Rc::clone(self.agent.modes()),
-            state_rules: Rc::clone(&self.agent.state),
+            modes: Rc::clone(self.agent().modes()),
+            state_rules: Rc::clone(&self.agent().state),
             state: Rc::default(),
             finish_follow_ups: Rc::new(finish_follow_ups),
         })

@@ -100,12 +100,12 @@ async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, F
     let value = match (asked.method.as_str(), asked.is_modern()) {
         ("server/discover", true) => discover(asked),
         ("ping", false) => json!({}),
-        ("tools/list", _) => tools::list(config, asked),
+        ("tools/list", _) => tools::list(call, asked).await?,
         ("tools/call", _) => match tools::find(asked)? {
             Tool::SearchMemory => tools::search(call, asked).await?,
             Tool::Ask(agent) => {
                 may_chat(call)?;
-                if owner::check_agent(config, Some(&agent), "/").is_err() {
+                if owner::check_agent(call.gateway, &call.caller.tenant, Some(&agent), "/").await.is_err() {
                     return Err(tools::unknown(&tools::asks(&agent)).into());
                 }
                 let checked = RequestState::of(asked).and_then(|state| match state {

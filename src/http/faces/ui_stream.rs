@@ -132,7 +132,8 @@ async fn follow_on(call: &Call<'_>, session: &Rc<Session>, format: UiStream) -> 
 
 /// Returns the names of the tools whose results clients send: of the agent, and of the current turn of the session.
 fn tools_of_clients(call: &Call<'_>, session: Option<&Rc<Session>>) -> Vec<String> {
-    let toolkit = call.host.agent().toolkit();
+    let agent = call.host.agent();
+    let toolkit = agent.toolkit();
     let is_answered = |name: &&str| {
         let kind = toolkit.get(name).and_then(|(spec, _)| spec.suspends);
         matches!(kind, Some(WaitKind::External | WaitKind::Question | WaitKind::Plan))

@@ -74,7 +74,7 @@ struct Turn {
 /// `POST /v1/memory`.
 pub(in crate::http) async fn facts(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let body: Facts = body::json(call.request)?;
-    let owner = owner::of_body(call, body.user, body.agent)?;
+    let owner = owner::of_body(call, body.user, body.agent).await?;
     check_count("/facts", body.facts.len())?;
     let key = idempotency::key(call.request)?;
     let mut faults = Vec::new();
@@ -114,7 +114,7 @@ pub(in crate::http) async fn facts(call: &TenantCall<'_>) -> Result<Response, Pr
 /// `POST /v1/memory/turns`.
 pub(in crate::http) async fn turns(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let body: Turns = body::json(call.request)?;
-    let owner = owner::of_body(call, body.user, body.agent)?;
+    let owner = owner::of_body(call, body.user, body.agent).await?;
     check_count("/turns", body.turns.len())?;
     let mut faults = Vec::new();
     check_id("", "session", Some(&body.session), &mut faults);

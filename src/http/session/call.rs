@@ -130,7 +130,7 @@ impl<'a> Call<'a> {
     /// `user`. Without an agent in the body, the session gets the one in the query.
     ///
     /// # Errors
-    /// `validation_failed` for an invalid user or agent.
+    /// `validation_failed` for an invalid user or agent; `unavailable` if a request for another agent came between.
     pub fn new_meta(
         &self,
         user: Option<String>,
@@ -140,11 +140,15 @@ impl<'a> Call<'a> {
         let user = user_of(self.principal, user.as_deref(), "/")?;
         let agent = agent_of(agent_in_body.or_else(|| self.request.query("agent")).as_deref(), "/")?;
         let owner = Owner { tenant, agent, user };
+        let version = host.loaded_version(&owner.agent)?;
+        let own = host.agent();
         let mut meta = SessionMeta::new(self.session_id.clone(), owner, host.now());
-        if let Some(first) = host.agent().modes().first() {
+        meta.agent_version = version;
+        meta.budget = own.budget();
+        if let Some(first) = own.modes().first() {
             meta.begin_in(first, &host.tenant_limits());
         }
-        meta.state = host.agent().state().initial().clone();
+        meta.state = own.state().initial().clone();
         Ok(meta)
     }
 }

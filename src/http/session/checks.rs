@@ -55,10 +55,10 @@ pub fn priced(
     model: Option<&str>,
     pointer: &str,
 ) -> Result<(), Problem> {
-    let models = host.agent().models();
-    let model = model.map_or_else(|| models.default_model(), str::to_owned);
+    let agent = host.agent();
+    let model = model.map_or_else(|| agent.models().default_model(), str::to_owned);
     let limit = limit.or(host.tenant_limits().max_cost_usd);
-    if limit.is_some() && models.price(&model).is_none() {
+    if limit.is_some() && agent.models().price(&model).is_none() {
         let detail = format!("there is no price for model {model:?}; set MODEL_PRICES");
         return Err(Problem::field(pointer, detail));
     }

@@ -126,7 +126,8 @@ pub(super) fn checked_post(
     if text.trim().is_empty() && !parts.iter().any(is_file) {
         return Err(Problem::field(place, "the message has no text and no file"));
     }
-    let toolkit = call.host.agent().toolkit();
+    let agent = call.host.agent();
+    let toolkit = agent.toolkit();
     let mut names = body.tools.iter().flatten().enumerate();
     if let Some((index, name)) = names.find(|(_, name)| toolkit.get(name).is_none()) {
         return Err(Problem::field(format!("/tools/{index}"), format!("no tool named {name:?}")));
@@ -161,7 +162,7 @@ pub(super) fn checked_post(
             tools,
             think: body.think,
             show_citations: body.show_citations.unwrap_or(true),
-            output_schema: body.output_schema,
+            output_schema: body.output_schema.or_else(|| agent.output_schema().cloned()),
             client_tools: client_tools(call, body.client_tools)?,
             instructions,
             max_output_tokens: body.max_output_tokens,

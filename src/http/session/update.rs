@@ -4,17 +4,18 @@ use super::call::Call;
 use super::checks;
 use super::permissions::patched;
 use super::resource::shown;
-use crate::agent::state::Merged;
+use crate::agent::{HarnessAgent, OnBusy, SessionHost, state::Merged};
 use crate::http::response::Response;
 use crate::http::{
     body,
     patch::{merge, present},
 };
 use crate::session::{Modes, Session, SessionChange};
-use crate::types::{Mode, Problem};
+use crate::types::{AgentRef, AgentVersion, Mode, Problem};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::rc::Rc;
 
 /// Absent fields stay as they are; `null` clears those that may be empty.
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -26,6 +27,8 @@ pub(in crate::http) struct SessionPatch {
     /// The mode; `null` for the one that sessions start in.
     #[serde(default, deserialize_with = "present")]
     mode: Option<Option<String>>,
+    /// The version of the agent: a number, or `latest` for that of new sessions. Only while no turn is running.
+    agent_version: Option<VersionChoice>,
     /// The model, as `provider/model`; `null` for the default one.
     #[serde(default, deserialize_with = "present")]
     model: Option<Option<String>>,
@@ -39,15 +42,44 @@ pub(in crate::http) struct SessionPatch {
     state: Option<Map<String, Value>>,
 }
 
+/// A version of an agent, as a client names it.
+#[derive(Clone, Copy, Deserialize, schemars::JsonSchema)]
+#[serde(untagged, expecting = "expected a number or \"latest\"")]
+#[schemars(inline)]
+enum VersionChoice {
+    /// The number of a version.
+    Number(AgentVersion),
+    /// The version of new sessions.
+    Latest(Latest),
+}
+
+#[derive(Clone, Copy, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Latest {
+    Latest,
+}
+
 /// `PATCH /v1/sessions/{id}`. All changes are checked first and committed together.
 pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
-    let (host, session) = (call.host, call.session()?);
+    let host = call.host;
     let body: SessionPatch = body::json(call.request)?;
-    if body.mode.is_some() || body.permissions.is_some() {
+    let moved = match body.agent_version {
+        Some(choice) => Some(find_version(host, call.session()?, choice).await?),
+        None => None,
+    };
+    // The session may have changed in the meantime.
+    let call = &call.again()?;
+    let session = call.session()?;
+    if body.mode.is_some() || body.permissions.is_some() || moved.is_some() {
         checks::not_a_subagent(session)?;
     }
+    if moved.is_some() {
+        host.check_busy(session, OnBusy::Reject)?;
+    }
     let title = body.title.map(checks::title).transpose()?;
-    let modes = host.agent().modes();
+    let agent = moved.as_ref().map_or_else(|| host.agent(), |(_, agent)| Rc::clone(agent));
+    let modes = agent.modes();
     let mode = body.mode.map(|mode| next_mode(modes, session, mode)).transpose()?.flatten();
     let model = body.model.map(|model| checks::model(host, model)).transpose()?;
     if let Some(model) = &model {
@@ -61,7 +93,7 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
     });
     let metadata = metadata.transpose()?;
     let old = session.state().meta.state.clone();
-    let state = body.state.map(|change| host.agent().state().merge(&old, change)).transpose();
+    let state = body.state.map(|change| agent.state().merge(&old, change)).transpose();
     let state = state.map_err(Problem::fields)?;
     let permissions = body.permissions.map(|patch| {
         let now = &session.state().meta.permissions;
@@ -69,9 +101,13 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
     });
     let permissions = permissions.transpose()?;
     let relist = title.is_some();
+    let version = moved.as_ref().map(|(version, _)| *version);
     let change = SessionChange { title, metadata, permissions };
     session.commit_from_outside(host.now(), |draft| {
         draft.update(change);
+        if let Some(version) = version {
+            draft.set_agent_version(version);
+        }
         if let Some(mode) = mode {
             if let Some(model) = &model {
                 // Stored as the mode's model first, so that the model changes once.
@@ -86,10 +122,31 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
             draft.set_state(None, state, changed_keys);
         }
     })?;
+    if let Some((version, agent)) = moved {
+        let meta = Rc::clone(&session.state().meta);
+        host.use_version(&meta.tenant, AgentRef { id: meta.agent.clone(), version }, agent);
+    }
     if relist {
         host.await_list_update().await;
     }
     shown(StatusCode::OK, session)
+}
+
+/// Returns the version of the session's agent that a client names.
+async fn find_version(
+    host: &SessionHost,
+    session: &Session,
+    choice: VersionChoice,
+) -> Result<(AgentVersion, Rc<HarnessAgent>), Problem> {
+    let (tenant, agent) = {
+        let meta = &session.state().meta;
+        (meta.tenant.clone(), meta.agent.clone())
+    };
+    let version = match choice {
+        VersionChoice::Number(version) => Some(version),
+        VersionChoice::Latest(_) => None,
+    };
+    host.find_version(&tenant, &agent, version).await
 }
 
 /// Returns the mode to switch to: the given one, or the first one, in which sessions start.

@@ -10,7 +10,7 @@ use super::{
     socket::{self as platform_socket, ObjectSocket},
     sql::ObjectDatabase,
 };
-use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
+use crate::agent::{HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     Body, Response as HttpResponse,
     faces::a2a::PushSender,
@@ -170,9 +170,8 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         spawner.clone(),
         Rc::new(ConsoleLog),
     ));
-    let (context_messages, limits, allowed) = setup::with_config(env, |config| {
-        (config.context_messages, config.limits.clone(), config.push_allow.clone())
-    });
+    let (limits, allowed) =
+        setup::with_config(env, |config| (config.limits.clone(), config.push_allow.clone()));
     let ports = HostPorts {
         store: Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage()))),
         directory: setup::directory(env)?,
@@ -183,10 +182,11 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         entropy: setup::entropy(),
         spawner,
         peers: Rc::new(Objects(env.durable_object("SESSION")?)),
+        agents: Some(setup::agents(env)?),
         webhooks: Some(Rc::new(PushSender { http: setup::http(), allowed })),
         broadcast: Some(sockets.clone()),
     };
-    let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
+    let context = agent.bounds();
     Ok(Parts { host: SessionHost::new(ports, agent, HostConfig { context, limits }), sockets })
 }
 
@@ -260,6 +260,9 @@ impl Inner {
     /// Handles a request from another object, or from the gateway itself.
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let Parts { host, .. } = self.parts()?;
+        if let Err(problem) = host.load_agent().await {
+            return Response::error(problem.to_string(), 500);
+        }
         let done = match serde_json::from_str(internal)? {
             Internal::Copy => {
                 read(&mut request).await.and_then(|snapshot| host.copy(&snapshot)).map(|()| String::new())

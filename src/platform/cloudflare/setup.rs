@@ -9,19 +9,27 @@ use super::{
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
-use crate::agent::{ExternalTool, HarnessAgent, HarnessBuilder};
+use crate::agent::{HarnessAgent, HarnessBuilder};
+use crate::hooks::UnusableAgent;
 use crate::http::{
     AuthCache, DirectoryCredentials, MalformedSetting,
     placement::{SHARD_TTL, user_shard},
 };
 use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
-use crate::platform::sql::{SqlMemory, SqlMoves, SqlSpaces};
+use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSpaces};
 use crate::ports::{
     Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces, Moves,
     Signatures,
 };
-use crate::standard::{Config, Standard, builder, settings::SettingError};
+use crate::standard::{
+    Config, Standard,
+    agents::{AgentParts, Agents, BuiltAgent},
+    builder,
+    definition::{AgentConfig, Definition},
+    settings::SettingError,
+};
+use crate::types::{ErrorCode, Problem};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, OnceCell},
@@ -38,7 +46,8 @@ thread_local! {
     static CUSTOMIZE: Cell<Customize> = const { Cell::new(|builder| builder) };
     // Shared by the gateway and all objects of an isolate, whose bindings never change.
     static CONFIG: Once<Loaded> = const { OnceCell::new() };
-    static AGENT: Once<HarnessAgent> = const { OnceCell::new() };
+    static AGENT: Once<BuiltAgent> = const { OnceCell::new() };
+    static AGENTS: Once<Agents> = const { OnceCell::new() };
     static MODELS: Once<ModelRegistry> = const { OnceCell::new() };
     static MEMORIES: Once<Memories> = const { OnceCell::new() };
     // Counts the changes made through this isolate.
@@ -111,11 +120,15 @@ pub fn models(env: &Env) -> Result<Rc<ModelRegistry>> {
     })
 }
 
-/// Returns the agent of this isolate.
+/// Returns the agent with the settings of the deployment.
 ///
 /// # Errors
 /// All malformed settings, or why the agent does not build.
 pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
+    base(env).map(|base| Rc::clone(&base.agent))
+}
+
+fn base(env: &Env) -> Result<Rc<BuiltAgent>> {
     once(&AGENT, || {
         let loaded = loaded(env);
         // Sessions do not need the operator's key.
@@ -124,25 +137,77 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
         if !errors.is_empty() {
             return Err(worker::Error::RustError(errors.join("\n")));
         }
-        let config = &loaded.config;
-        let standard = Standard {
-            models: models(env)?,
-            clock: clock(),
-            entropy: entropy(),
-            http: http(),
-            log: Rc::new(ConsoleLog),
-            files: workspaces(env)?,
-            memories: memories(env)?,
-            directory: directory(env)?,
-            web_fetch_allow: config.web_fetch_allow.clone(),
-            instructions: config.instructions.clone(),
-            settings: config.agent.clone(),
-            context: config.context(),
-        };
-        let add = |builder: HarnessBuilder, tool: &ExternalTool| builder.dyn_tool(Rc::new(tool.clone()));
-        let builder = CUSTOMIZE.get()(config.external_tools.iter().fold(builder(standard), add));
-        builder.build().map_err(|error| worker::Error::RustError(error.to_string()))
+        build(env, &loaded.config, AgentConfig::of_deployment(&loaded.config), |builder| builder)
     })
+}
+
+/// Builds an agent, to which `add` adds more.
+fn build(
+    env: &Env,
+    config: &Config,
+    own: AgentConfig,
+    add: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
+) -> Result<BuiltAgent> {
+    let shared = workspaces(env)?;
+    let files = match own.files.is_empty() {
+        true => shared,
+        false => Rc::new(shared.with_files(&own.files)),
+    };
+    let standard = Standard {
+        models: models(env)?,
+        clock: clock(),
+        entropy: entropy(),
+        http: http(),
+        log: Rc::new(ConsoleLog),
+        files: Rc::clone(&files),
+        memories: memories(env)?,
+        directory: directory(env)?,
+        web_fetch_allow: config.web_fetch_allow.clone(),
+        instructions: own.instructions,
+        settings: own.settings,
+        context: own.context,
+    };
+    let tools = own.external_tools.into_iter();
+    let builder = tools.fold(builder(standard), |builder, tool| builder.dyn_tool(Rc::new(tool)));
+    let agent = add(CUSTOMIZE.get()(builder.only_tools(own.tools))).build();
+    let agent = agent.map_err(|error| worker::Error::RustError(error.to_string()))?;
+    Ok(BuiltAgent { agent: Rc::new(agent), files })
+}
+
+/// Returns the agents of the deployment and its tenants.
+pub fn agents(env: &Env) -> Result<Rc<Agents>> {
+    once(&AGENTS, || {
+        let loaded = loaded(env);
+        let (config, env) = (Rc::clone(&loaded), env.clone());
+        let settings = Box::new(move || Definition::of_deployment(&config.config));
+        let (config, own) = (Rc::clone(&loaded), env.clone());
+        let build_definition = Box::new(move |definition| match definition {
+            None => base(&own).map(|base| BuiltAgent::clone(&base)).map_err(unbuilt),
+            Some(definition) => {
+                let settings = AgentConfig::of(&config.config, definition).map_err(|why| unbuilt(why.0))?;
+                build(&own, &config.config, settings, |builder| builder).map_err(unbuilt)
+            }
+        });
+        let (config, own) = (Rc::clone(&loaded), env.clone());
+        let unusable = Box::new(move |why| {
+            let settings = AgentConfig::of_deployment(&config.config);
+            let fail = |builder: HarnessBuilder| builder.hook(UnusableAgent(why));
+            build(&own, &config.config, settings, fail).map_err(unbuilt)
+        });
+        Ok(Agents::new(AgentParts {
+            store: Rc::new(SqlAgents(shards(&env)?.root().clone())),
+            clock: clock(),
+            of_deployment: loaded.config.agents.clone(),
+            settings,
+            build: build_definition,
+            unusable,
+        }))
+    })
+}
+
+/// The problem of an agent that does not build.
+fn unbuilt(why: impl ToString) -> Problem {
+    Problem::new(ErrorCode::NotConfigured, why.to_string())
 }
 
 /// Returns the databases of this isolate.

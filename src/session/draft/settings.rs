@@ -2,7 +2,8 @@
 
 use super::Draft;
 use crate::types::{
-    EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantPolicy, Timestamp, TurnId,
+    AgentVersion, EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantPolicy, Timestamp,
+    TurnId,
 };
 use serde_json::{Map, Value, json};
 
@@ -42,6 +43,14 @@ impl Draft {
         if self.state.meta.model != model {
             let previous = std::mem::replace(&mut self.meta().model, model.clone());
             self.record(None, EventKind::ModelChanged { model, previous });
+        }
+    }
+
+    /// Moves the session to a version of its agent, and records the change if it is another one.
+    pub fn set_agent_version(&mut self, version: AgentVersion) {
+        if self.state.meta.agent_version != version {
+            let previous = std::mem::replace(&mut self.meta().agent_version, version);
+            self.record(None, EventKind::AgentChanged { version, previous });
         }
     }
 

@@ -1,23 +1,15 @@
 //! Settings of the agent.
 
-use super::{Config, Kind, Setting, Topic, ValueError, value};
-use crate::agent::{ExternalTool, Judge, Tool};
+use super::{Config, Kind, Setting, Topic, ValueError, faults, value};
+use crate::agent::{ExternalTool, Judge, Tool, external_tool::Declared};
 use crate::session::Modes;
 use crate::tools::{ReadArtifact, Recall};
-use crate::types::{AgentId, FilePath, Mode, SubagentKind, id};
+use crate::types::{AgentId, FilePath, Mode, SubagentKind};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Maximum number of judges.
-const MAX_JUDGES: usize = 8;
-/// Maximum number of modes.
-const MAX_MODES: usize = 16;
-/// Maximum number of kinds of subagents.
-const MAX_SUBAGENTS: usize = 16;
-/// Maximum number of external tools.
-const MAX_EXTERNAL: usize = 32;
-/// Maximum number of context files that a deployment can add.
-const MAX_CONTEXT_FILES: usize = 8;
+/// Maximum number of context files in addition to the standard ones.
+pub const MAX_CONTEXT_FILES: usize = 8;
 /// Maximum number of agents besides `default`.
 const MAX_AGENTS: usize = 100;
 /// Minimum number of tokens for context files. With fewer, almost no content would fit.
@@ -124,7 +116,8 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "MODES",
             kind: Kind::Variable(|config, text| {
-                let modes: Vec<Mode> = value::list(text, MAX_MODES)?;
+                let modes: Vec<Mode> = value::list(text, faults::MAX_MODES)?;
+                faults::first(faults::modes(&modes))?;
                 Modes::new(modes.clone()).map_err(|error| ValueError::entry(error.mode, error.why))?;
                 config.agent.modes = modes;
                 Ok(())
@@ -172,7 +165,9 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "EXTERNAL_TOOLS",
             kind: Kind::Variable(|config, text| {
-                let tools = value::list(text, MAX_EXTERNAL)?.into_iter().map(ExternalTool::new);
+                let declared: Vec<Declared> = value::list(text, faults::MAX_EXTERNAL)?;
+                faults::first(faults::external_tools(&declared))?;
+                let tools = declared.into_iter().map(ExternalTool::new);
                 config.external_tools =
                     tools.collect::<Result<_, _>>().map_err(|why| ValueError::entry("parameters", why))?;
                 Ok(())
@@ -242,31 +237,15 @@ fn select_tools(config: &mut Config, text: &str) -> Result<(), ValueError> {
 }
 
 fn subagents(config: &mut Config, text: &str) -> Result<(), ValueError> {
-    let kinds: Vec<SubagentKind> = value::list(text, MAX_SUBAGENTS)?;
-    value::distinct(kinds.iter().map(|kind| kind.id.as_str()))?;
-    for kind in &kinds {
-        if !id::is_valid(&kind.id) {
-            return Err(ValueError::entry(&kind.id, "is not an id"));
-        }
-        if kind.max_steps == Some(0) {
-            return Err(ValueError::entry(&kind.id, "`max_steps` must be at least 1"));
-        }
-    }
+    let kinds: Vec<SubagentKind> = value::list(text, faults::MAX_SUBAGENTS)?;
+    faults::first(faults::subagents(&kinds))?;
     config.agent.subagents = Some(kinds);
     Ok(())
 }
 
 fn judges(config: &mut Config, text: &str) -> Result<(), ValueError> {
-    let judges: Vec<Judge> = value::list(text, MAX_JUDGES)?;
-    value::distinct(judges.iter().map(|judge| judge.name.as_str()))?;
-    for judge in &judges {
-        if !id::is_valid(&judge.name) {
-            return Err(ValueError::entry(&judge.name, "is not an id"));
-        }
-        if !(0.0..=1.0).contains(&judge.sample) {
-            return Err(ValueError::entry(&judge.name, "`sample` must be from 0 to 1"));
-        }
-    }
+    let judges: Vec<Judge> = value::list(text, faults::MAX_JUDGES)?;
+    faults::first(faults::judges(&judges))?;
     config.agent.judges = judges;
     Ok(())
 }

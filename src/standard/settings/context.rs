@@ -1,20 +1,20 @@
 //! Settings of the context window and of large outputs.
 
-use super::{Config, Kind, Setting, Topic, ValueError, value};
+use super::{Config, Kind, Setting, Topic, ValueError, faults::MIN_OBSERVED, value};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Minimum number of tokens at which messages are observed or notes rewritten. With fewer, it would happen
-/// every few words.
-const MIN_OBSERVED: u64 = 500;
-/// Default maximum number of messages that compaction keeps.
-const KEEP_MESSAGES: usize = 20;
-
 /// How the context window is kept within its bounds.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum Strategy {
+    /// By replacing older messages by a summary.
     #[default]
     Compaction,
+    /// By replacing older messages by notes.
     Observation,
+    /// By hiding the oldest messages.
     None,
 }
 
@@ -43,7 +43,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "CONTEXT_MESSAGES",
             kind: Kind::Variable(|config, text| {
-                config.context_messages = value::number(text, 1)?;
+                config.agent.context_messages = value::number(text, 1)?;
                 Ok(())
             }),
             default: "100",
@@ -66,11 +66,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "COMPACT_AT_MESSAGES",
             kind: Kind::Variable(|config, text| {
-                let at = value::number(text, 0)?;
-                config.compaction.at_messages = at;
-                if at > 0 {
-                    config.compaction.keep_messages = KEEP_MESSAGES.min(at / 2);
-                }
+                config.compaction.compact_at(value::number(text, 0)?);
                 Ok(())
             }),
             default: "100",

@@ -5,7 +5,7 @@ use crate::model::{CustomProvider, Prices, Windows};
 use crate::types::{ModelList, model_list::check_pattern};
 
 /// Maximum number of models that take over.
-const MAX_FALLBACKS: usize = 4;
+pub const MAX_FALLBACKS: usize = 4;
 /// Maximum number of custom providers.
 const MAX_PROVIDERS: usize = 16;
 

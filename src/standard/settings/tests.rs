@@ -39,7 +39,7 @@ fn shown(config: &Config) -> String {
         "{:?}",
         (
             (&models.default, &models.prices, &models.windows, &models.custom, instructions, agent, tools),
-            (web_fetch_allow, memory, config.context_messages, config.context()),
+            (web_fetch_allow, memory, config.agent.context_messages, config.context()),
             (&config.compaction, &config.observation, &config.cors_origins, &config.limits)
         )
     )
@@ -192,7 +192,7 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
         ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "\"/patterns/0/pattern\": "),
         ("APPROVAL_TTL_S", "0", "found \"0\"; expected a whole number of seconds from 1"),
         ("JUDGES", &list(&[judge("a", "2")]), "\"a\": `sample` must be from 0 to 1"),
-        ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "\"a\" occurs twice"),
+        ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "\"a\": occurs twice"),
         ("JUDGES", &list(&[judge("a b", "0")]), "\"a b\": is not an id"),
         ("JUDGES", &list(&vec![judge("a", "0"); 9]), "found 9 entries, at most 8 are allowed"),
         ("MODES", r#"[{"id": "a"}, {"id": "a"}]"#, "\"a\": "),

@@ -302,8 +302,8 @@ fn a_denial_names_its_layer_and_rule() {
     let (denies, none) = (rules(Some(Policy::Deny), None, None, None), Rules::default());
     let defaults = SessionPermissions::default();
     let write = tool("write", Category::Edit);
-    for (place, name) in ["tenant", "agent", "mode"].into_iter().enumerate() {
-        let mut layers = vec![&none; 3];
+    for (place, name) in ["tenant", "deployment", "agent", "mode"].into_iter().enumerate() {
+        let mut layers = vec![&none; 4];
         *layers.get_mut(place).unwrap() = &denies;
         let permissions = Permissions { layers, session: &defaults, context_files: &[], read_only: false };
         let Verdict::Deny(reason) = permissions.decide(&write, &json!({})) else { panic!("denied") };

@@ -78,6 +78,7 @@ names! {
     SessionUpdated "session.updated"
     ModeChanged "mode.changed"
     ModelChanged "model.changed"
+    AgentChanged "agent.changed"
     ModelFallback "model.fallback"
     StateChanged "state.changed"
     TurnQueued "turn.queued"

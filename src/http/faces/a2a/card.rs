@@ -22,7 +22,8 @@ pub async fn of_deployment(call: &GatewayCall<'_>) -> Result<Response, Problem> 
 /// `GET /a2a/{agent}/.well-known/agent-card.json`.
 pub async fn of_agent(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let agent = call.params.get("agent");
-    if !call.gateway.config.all_agents().any(|known| *known == *agent) {
+    // Cards are public, and agents of a tenant are not.
+    if !call.gateway.agents.is_of_deployment(&agent.into()) {
         return Err(Problem::not_found("agent"));
     }
     respond(call, agent, &format!("/a2a/{agent}"))

@@ -21,16 +21,18 @@ pub(super) async fn complete(call: &TenantCall<'_>, asked: &Asked) -> Result<Val
     };
     let mut values: Vec<String> = match (of("ref", "uri"), argument) {
         (Some(TEMPLATE), "agent") => {
-            let agents = call.gateway.config.all_agents().map(|agent| agent.to_string());
+            let agents = call.gateway.agents.list(&call.caller.tenant).await?;
+            let agents = agents.into_iter().map(|agent| agent.id.to_string());
             agents.filter(|agent| agent.starts_with(value)).collect()
         }
         (Some(TEMPLATE), "path") => {
             let chosen =
                 asked.params.get("context").and_then(|context| context["arguments"]["agent"].as_str());
             let chosen = chosen.unwrap_or(DEFAULT_AGENT);
-            match (owner::check_agent(&call.gateway.config, Some(chosen), "/"), PathPrefix::parse(value)) {
+            let exists = owner::check_agent(call.gateway, &call.caller.tenant, Some(chosen), "/").await;
+            match (exists, PathPrefix::parse(value)) {
                 (Ok(()), Ok(prefix)) => {
-                    let workspace = resources::open(call, &AgentId::from(chosen))?;
+                    let workspace = resources::open(call, &AgentId::from(chosen)).await?;
                     let files = workspace.list(&prefix, None, MAX_VALUES + 1).await?;
                     files.into_iter().map(|(entry, _)| entry.path.to_string()).collect()
                 }

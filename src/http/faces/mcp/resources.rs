@@ -10,7 +10,7 @@ use crate::http::page;
 use crate::http::request::RequestExt;
 use crate::http::workspace::media_type;
 use crate::ports::filesystem::{Entry, FileError};
-use crate::types::{AgentId, FilePath, PathPrefix, Problem};
+use crate::types::{AgentId, FilePath, Owner, PathPrefix, Problem};
 use crate::workspace::Workspace;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
@@ -32,9 +32,10 @@ pub(super) async fn list(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
             page::decode(cursor).ok_or_else(|| Fault::invalid_params("not a cursor of this list"))?
         }
     };
-    let agents: Vec<_> = call.gateway.config.all_agents().collect();
+    let agents = call.gateway.agents.list(&call.caller.tenant).await?;
     let agent = agents.get(at).ok_or_else(|| Fault::invalid_params("not a cursor of this list"))?;
-    let workspace = open(call, agent)?;
+    let agent = &agent.id;
+    let workspace = open(call, agent).await?;
     let mut entries = workspace.list(&PathPrefix::default(), after.as_deref(), PAGE + 1).await?;
     let has_more = entries.len() > PAGE;
     entries.truncate(PAGE);
@@ -67,8 +68,8 @@ pub(super) async fn read(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
     let uri =
         asked.text("uri").ok_or_else(|| Fault::invalid_params("`uri` must be the URI of a resource"))?;
     let unknown = || Fault::unknown_resource(uri, asked.is_modern());
-    let (agent, path) = find(call, uri).ok_or_else(unknown)?;
-    let file = match open(call, &agent)?.read(&path).await {
+    let (agent, path) = find(call, uri).await.ok_or_else(unknown)?;
+    let file = match open(call, &agent).await?.read(&path).await {
         Ok((file, _)) => file,
         Err(FileError::NotFound) => return Err(unknown().into()),
         Err(error) => return Err(error.into()),
@@ -82,16 +83,17 @@ pub(super) async fn read(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
 }
 
 /// Returns the agent and the path of a URI; `None` for one that no file can have.
-pub(super) fn find(call: &TenantCall<'_>, uri: &str) -> Option<(AgentId, FilePath)> {
+pub(super) async fn find(call: &TenantCall<'_>, uri: &str) -> Option<(AgentId, FilePath)> {
     let (agent, path) = parse(uri)?;
-    owner::check_agent(&call.gateway.config, Some(&agent), "/").ok()?;
+    owner::check_agent(call.gateway, &call.caller.tenant, Some(&agent), "/").await.ok()?;
     Some((agent, path))
 }
 
 /// Returns the workspace of the caller's user with an agent.
-pub(super) fn open(call: &TenantCall<'_>, agent: &AgentId) -> Result<Workspace, Problem> {
+pub(super) async fn open(call: &TenantCall<'_>, agent: &AgentId) -> Result<Workspace, Problem> {
     let user = owner::user_of(call.caller, call.request.query("user").as_deref(), "?")?;
-    Ok(call.gateway.files.open(&call.caller.tenant, agent, &user, None))
+    let owner = Owner { tenant: call.caller.tenant.clone(), agent: agent.clone(), user };
+    call.gateway.workspace(&owner).await
 }
 
 fn view(agent: &AgentId, entry: &Entry) -> Value {

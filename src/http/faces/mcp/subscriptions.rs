@@ -55,9 +55,9 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
     };
     let mut files: Vec<WatchedFile> = Vec::new();
     for uri in uris {
-        let Some((agent, path)) = resources::find(call, uri) else { continue };
+        let Some((agent, path)) = resources::find(call, uri).await else { continue };
         if files.len() < MAX_FILES && files.iter().all(|file| file.uri != uri) {
-            let workspace = resources::open(call, &agent)?;
+            let workspace = resources::open(call, &agent).await?;
             let mut file = WatchedFile { uri: uri.to_owned(), workspace, path, version: None };
             file.has_changed().await?;
             files.push(file);

@@ -3,12 +3,12 @@
 use super::fault::Fault;
 use super::message::Asked;
 use super::rpc::{Failure, cached};
-use crate::http::gateway::{GatewayConfig, TenantCall};
+use crate::http::gateway::TenantCall;
 use crate::http::memory::{self, Search};
 use crate::http::owner::session_id;
 use crate::http::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, Problem, SessionId, json::from_value};
+use crate::types::{AgentId, AgentRef, Problem, SessionId, json::from_value};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -87,10 +87,11 @@ pub(super) fn unknown(name: &str) -> Fault {
 }
 
 /// `tools/list`.
-pub(super) fn list(config: &GatewayConfig, asked: &Asked) -> Value {
-    let mut tools: Vec<_> = config.all_agents().map(|agent| ask_tool(&agent)).collect();
-    tools.push(search_tool(config));
-    cached(asked, LIST_TTL_MS, json!({ "tools": tools }))
+pub(super) async fn list(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, Failure> {
+    let agents = call.gateway.agents.list(&call.caller.tenant).await?;
+    let mut tools: Vec<_> = agents.iter().map(|agent| ask_tool(&agent.id)).collect();
+    tools.push(search_tool(&agents));
+    Ok(cached(asked, LIST_TTL_MS, json!({ "tools": tools })))
 }
 
 fn ask_tool(agent: &AgentId) -> Value {
@@ -133,8 +134,8 @@ fn ask_tool(agent: &AgentId) -> Value {
     })
 }
 
-fn search_tool(config: &GatewayConfig) -> Value {
-    let agents: Vec<_> = config.all_agents().collect();
+fn search_tool(agents: &[AgentRef]) -> Value {
+    let agents: Vec<_> = agents.iter().map(|agent| &agent.id).collect();
     json!({
         "name": SEARCH,
         "title": "Search memory",

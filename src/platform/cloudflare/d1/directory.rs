@@ -72,12 +72,6 @@ impl D1Directory {
     }
 }
 
-impl From<SqlError> for DirectoryError {
-    fn from(SqlError(why): SqlError) -> Self {
-        Self(why)
-    }
-}
-
 #[async_trait(?Send)]
 impl Directory for D1Directory {
     async fn check(&self) -> DirectoryResult<()> {

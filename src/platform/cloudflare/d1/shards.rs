@@ -5,11 +5,11 @@
 //! [`SHARD_TTL`], so that all isolates learn of it first and then cache the tenant's shard for a moment only.
 
 use super::{Database, timestamp};
-use crate::http::{erasure::id_held, expiring::Expiring, placement, placement::SHARD_TTL};
+use crate::http::{erasure::id_held, placement, placement::SHARD_TTL};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::platform::sql::{SqlError, shard_name};
 use crate::ports::Clock;
-use crate::types::{TenantId, UserId};
+use crate::types::{TenantId, UserId, expiring::Expiring};
 use serde::Deserialize;
 use std::{collections::HashMap, rc::Rc, time::Duration};
 use worker::{D1Type, Env, Result};

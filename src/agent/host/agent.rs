@@ -1,0 +1,152 @@
+//! The agent of a session: a session keeps the version that it started with until a client moves it to another one.
+
+use super::SessionHost;
+use crate::agent::{HarnessAgent, versions::AgentVersions};
+use crate::session::{self, OpenError, kernel::Schedule, window::Bounds};
+use crate::types::{AgentId, AgentRef, AgentVersion, ErrorCode, Problem, TenantId};
+use std::rc::Rc;
+
+/// The agent that a host runs.
+pub(super) struct Bound {
+    pub agent: Rc<HarnessAgent>,
+    /// Bounds of the context window.
+    pub bounds: Bounds,
+    /// Whose version it is; `None` for an agent without versions.
+    of: Option<(TenantId, AgentRef)>,
+    /// Whether the agent was deleted.
+    is_gone: bool,
+}
+
+impl Bound {
+    /// An agent without versions.
+    pub fn fixed(agent: Rc<HarnessAgent>, bounds: Bounds) -> Self {
+        Self { agent, bounds, of: None, is_gone: false }
+    }
+}
+
+/// Returns what the kernel schedules of an agent.
+pub(super) fn schedule(agent: &HarnessAgent) -> Schedule {
+    Schedule {
+        follow_ups: agent.follow_ups.iter().map(|follow_up| follow_up.name()).collect(),
+        intervals: agent.intervals.iter().map(|interval| interval.name()).collect(),
+    }
+}
+
+impl SessionHost {
+    /// Returns the agent.
+    pub fn agent(&self) -> Rc<HarnessAgent> {
+        Rc::clone(&self.bound.borrow().agent)
+    }
+
+    /// Loads the agent of the stored session, if there is one. Every request, alarm and message of another session does
+    /// this first. It awaits only if this process has not loaded that version.
+    ///
+    /// # Errors
+    /// The version cannot be loaded, or the store fails.
+    pub async fn load_agent(&self) -> Result<(), Problem> {
+        let Some(versions) = &self.ports.agents else { return Ok(()) };
+        let stored = match self.session.borrow().as_deref() {
+            Some(session) => {
+                let meta = &session.state().meta;
+                Some((meta.tenant.clone(), meta.agent_ref()))
+            }
+            None => session::agent(self.ports.store.as_ref()).map_err(OpenError::from)?,
+        };
+        match stored {
+            Some((tenant, of)) => {
+                let is_gone = versions.is_gone(&tenant, &of.id).await?;
+                self.bind(versions.as_ref(), tenant, of).await?;
+                self.bound.borrow_mut().is_gone = is_gone;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Loads the agent of a session that does not exist yet, in the version that new sessions get.
+    ///
+    /// # Errors
+    /// `unknown_agent`, or `agent_gone` for a deleted agent.
+    pub async fn load_new_agent(&self, tenant: &TenantId, agent: &AgentId) -> Result<(), Problem> {
+        let Some(versions) = &self.ports.agents else { return Ok(()) };
+        let version = versions.active(tenant, agent).await?;
+        self.bind(versions.as_ref(), tenant.clone(), AgentRef { id: agent.clone(), version }).await
+    }
+
+    /// Loads the agent of a session that is copied to this object.
+    ///
+    /// # Errors
+    /// The version cannot be loaded.
+    pub async fn load_copied_agent(&self, tenant: &TenantId, of: AgentRef) -> Result<(), Problem> {
+        match &self.ports.agents {
+            Some(versions) => self.bind(versions.as_ref(), tenant.clone(), of).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a message to a session whose agent was deleted.
+    ///
+    /// # Errors
+    /// `agent_gone`.
+    pub(super) fn check_agent(&self) -> Result<(), Problem> {
+        match self.bound.borrow().is_gone {
+            true => Err(Problem::new(ErrorCode::AgentGone, "the agent of this session was deleted")),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns a version of the session's agent; `None` is the version of new sessions.
+    ///
+    /// # Errors
+    /// `not_found` for a version that does not exist; `agent_gone`, or a failed store.
+    pub async fn find_version(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        version: Option<AgentVersion>,
+    ) -> Result<(AgentVersion, Rc<HarnessAgent>), Problem> {
+        let Some(versions) = &self.ports.agents else { return Ok((AgentVersion::FIRST, self.agent())) };
+        let version = match version {
+            Some(version) => version,
+            None => versions.active(tenant, agent).await?,
+        };
+        Ok((version, versions.version(tenant, agent, version).await?))
+    }
+
+    /// Runs this version of the session's agent from now on. The session must store it in the same step.
+    pub fn use_version(&self, tenant: &TenantId, of: AgentRef, agent: Rc<HarnessAgent>) {
+        let bounds = agent.bounds();
+        self.kernel.borrow_mut().reschedule(schedule(&agent));
+        *self.bound.borrow_mut() = Bound { agent, bounds, of: Some((tenant.clone(), of)), is_gone: false };
+    }
+
+    /// Returns the version of the loaded agent.
+    ///
+    /// # Errors
+    /// Another agent is loaded: a request for it has come between.
+    pub fn loaded_version(&self, agent: &AgentId) -> Result<AgentVersion, Problem> {
+        match &self.bound.borrow().of {
+            None => Ok(AgentVersion::FIRST),
+            Some((_, of)) if of.id == *agent => Ok(of.version),
+            Some(_) => {
+                let detail = "another request is creating this session with another agent; try again";
+                Err(Problem::unavailable(detail, "the loaded agent is another one"))
+            }
+        }
+    }
+
+    async fn bind(
+        &self,
+        versions: &dyn AgentVersions,
+        tenant: TenantId,
+        of: AgentRef,
+    ) -> Result<(), Problem> {
+        let is_bound = |bound: &Bound| bound.of.as_ref().is_some_and(|own| own.0 == tenant && own.1 == of);
+        if is_bound(&self.bound.borrow()) {
+            return Ok(());
+        }
+        let agent = versions.version(&tenant, &of.id, of.version).await?;
+        self.use_version(&tenant, of, agent);
+        Ok(())
+    }
+}
