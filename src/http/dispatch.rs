@@ -7,7 +7,7 @@
 //! }
 //! ```
 
-use super::face::{Face, WriteProblem};
+use super::face::{Target, WriteProblem};
 use super::faces::socket::SocketFormat;
 use super::forward::{self, Forward};
 use super::forwarded::ForwardedMessage;
@@ -16,7 +16,7 @@ use super::idempotency::{self, DirectoryStore, RequestKey};
 use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response, ResponseExt};
-use super::route::{Handler, Responding, RouteMatch};
+use super::route::{Handler, Responding, RouteMatch, Split};
 use super::{auth, cors, oauth, over_limit, request_limit, routes};
 use crate::types::{ErrorCode, Principal, Problem, RequestId, Scope, SessionId, TenantId};
 use bytes::Bytes;
@@ -139,16 +139,19 @@ async fn dispatch(
         Handler::Face(scope, face, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
-            to_session_of(face, gateway, request_id, &found, principal, request).await
+            let target = (face.target)(&request, params)?;
+            to_session_of(target, gateway, request_id, &found, principal, request).await
         }
         Handler::Split(scope, face, handler, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
             let call = TenantCall { gateway, request_id, request: &request, params, caller: &principal };
-            match handler(&call).await? {
-                Some(response) => Ok(Handled::Response(response)),
-                None => to_session_of(face, gateway, request_id, &found, principal, request).await,
-            }
+            let target = match handler(&call).await? {
+                Split::Response(response) => return Ok(Handled::Response(response)),
+                Split::Forward => (face.target)(&request, params)?,
+                Split::ForwardTo(session) => Target::controlling(session),
+            };
+            to_session_of(target, gateway, request_id, &found, principal, request).await
         }
         Handler::NewSession(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
@@ -162,14 +165,13 @@ async fn dispatch(
 
 /// Forwards a request of another protocol to the object of its session.
 async fn to_session_of(
-    face: &Face,
+    target: Target,
     gateway: &Gateway,
     request_id: &RequestId,
     found: &RouteMatch,
     principal: Principal,
     request: Request,
 ) -> Result<Handled, Problem> {
-    let target = (face.target)(&request, &found.params)?;
     check_user(&principal, target.user.as_deref(), "/")?;
     check_agent(gateway, &principal.tenant, target.agent.as_deref(), "/").await?;
     let session = forward::target_session(gateway, &request, &found.params, &principal, &target)?;

@@ -28,3 +28,10 @@ pub struct Target {
     /// Whether the request concerns a turn that has begun, and starts none.
     pub controls: bool,
 }
+
+impl Target {
+    /// Returns the target of a request that concerns a turn of this session, and starts none.
+    pub fn controlling(session: SessionId) -> Self {
+        Self { session: Some(session), controls: true, ..Self::default() }
+    }
+}

@@ -7,7 +7,7 @@ use super::pattern::Params;
 use super::response::{self, Response};
 use super::session::call::{Call, SessionRequest};
 use crate::agent::SessionHost;
-use crate::types::{Problem, Scope};
+use crate::types::{Problem, Scope, SessionId};
 use futures::future::LocalBoxFuture;
 use http::Method;
 use std::rc::Rc;
@@ -19,13 +19,28 @@ pub type Responding<'a> = LocalBoxFuture<'a, Result<Response, Problem>>;
 pub type GatewayHandler = for<'a> fn(&'a GatewayCall<'a>) -> Responding<'a>;
 /// Handles a request of a tenant in the gateway.
 pub type TenantHandler = for<'a> fn(&'a TenantCall<'a>) -> Responding<'a>;
-/// Handles a request of another protocol in the gateway; `None` for one that the session has to handle.
-pub type SplitHandler =
-    for<'a> fn(&'a TenantCall<'a>) -> LocalBoxFuture<'a, Result<Option<Response>, Problem>>;
+/// Handles a request of another protocol in the gateway, or finds out which session has to handle it.
+pub type SplitHandler = for<'a> fn(&'a TenantCall<'a>) -> LocalBoxFuture<'a, Result<Split, Problem>>;
 /// Handles a request in the object of a session.
 pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session, without reading the session first.
 pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
+
+/// Where a request of another protocol is handled.
+pub enum Split {
+    /// In the gateway.
+    Response(Response),
+    /// In the session that the request's face reads from it.
+    Forward,
+    /// In this session. The request starts no turn.
+    ForwardTo(SessionId),
+}
+
+impl From<Option<Response>> for Split {
+    fn from(response: Option<Response>) -> Self {
+        response.map_or(Self::Forward, Self::Response)
+    }
+}
 
 /// The function that handles a route, where it runs, and the scope that a caller needs.
 pub enum Handler {
@@ -41,7 +56,7 @@ pub enum Handler {
     NewSession(Scope, SessionHandler),
     /// Runs in the object of the session that the request's protocol names, or of a new one.
     Face(Scope, &'static Face, SessionHandler),
-    /// Runs in the gateway, or like `Face` if the gateway's handler has no response.
+    /// Runs in the gateway, or like `Face` if the gateway's handler forwards the request.
     Split(Scope, &'static Face, SplitHandler, SessionHandler),
     /// Opens a WebSocket of another protocol. Each of its requests has credentials of its own.
     Socket(&'static dyn SocketFormat),

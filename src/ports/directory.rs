@@ -272,6 +272,18 @@ pub trait Directory {
         response: Option<(u16, &str)>,
     ) -> DirectoryResult<()>;
 
+    /// Records in which session a call of a client runs. A record is kept for [`CLAIM_TTL`], and replaces an earlier one of
+    /// the same call. `call` distinguishes the call from all others of the tenant.
+    async fn put_call(
+        &self,
+        tenant: &TenantId,
+        call: &str,
+        session: &SessionId,
+        now: Timestamp,
+    ) -> DirectoryResult<()>;
+    /// Returns the session in which a call of a client runs or has run, if that is recorded.
+    async fn session_of_call(&self, tenant: &TenantId, call: &str) -> DirectoryResult<Option<SessionId>>;
+
     /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored
     /// one.
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String>;

@@ -172,13 +172,11 @@ impl Hub {
         }
     }
 
-    /// Ends the stream that responds to a request of a client, without the rest, and returns its turn.
-    pub fn close_response(&self, request: &str) -> Option<TurnId> {
-        let mut listeners = self.listeners.borrow_mut();
-        let at = listeners.iter().position(|listener| listener.responds_to(request))?;
-        let listener = listeners.remove(at);
-        listener.close();
-        listener.interest().turn.clone()
+    /// Ends the streams that respond to a request of a client, without the rest.
+    pub fn close_responses(&self, request: &str) {
+        for listener in self.listeners.borrow_mut().extract_if(.., |listener| listener.responds_to(request)) {
+            listener.close();
+        }
     }
 
     /// Ends the streams that only last until the session is idle.

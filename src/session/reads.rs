@@ -1,11 +1,11 @@
 //! Reads of a session's log.
 
-use super::{Session, decode, reply};
+use super::{DocumentKey, Session, decode, reply};
 use crate::ports::{
     StoreError,
     session_store::{Page, Records, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Record, SessionId};
+use crate::types::{EventKind, Message, QueuedTurn, Record, SessionId, TurnId, TurnOptions};
 use std::rc::Rc;
 
 impl Session {
@@ -48,6 +48,26 @@ impl Session {
             Some(EventKind::SessionCreated { forked_from, .. }) => forked_from,
             _ => None,
         })
+    }
+
+    /// Returns the current or queued turn that this request of a client has started; see [`TurnOptions::request`].
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn turn_of_request(&self, request: &str) -> Result<Option<TurnId>, StoreError> {
+        let state = self.state();
+        let is_of = |options: &TurnOptions| options.request.as_deref() == Some(request);
+        if let Some(turn) = state.activity.turn.as_ref().filter(|turn| is_of(&turn.options)) {
+            return Ok(Some(turn.id.clone()));
+        }
+        for turn in &state.activity.queue {
+            let stored = self.document(&DocumentKey::Queued(turn.clone()))?;
+            let queued = stored.and_then(|json| decode::<QueuedTurn>(&json).ok());
+            if queued.is_some_and(|queued| is_of(&queued.options)) {
+                return Ok(Some(turn.clone()));
+            }
+        }
+        Ok(None)
     }
 
     fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {

@@ -100,6 +100,9 @@ pub struct TurnOptions {
     /// Maximum number of tokens of each response of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    /// The name of the client's request that started the turn, for a protocol in which a later message cancels it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 impl Default for TurnOptions {
@@ -112,6 +115,7 @@ impl Default for TurnOptions {
             client_tools: Vec::new(),
             instructions: String::new(),
             max_output_tokens: None,
+            request: None,
         }
     }
 }

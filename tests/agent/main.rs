@@ -30,6 +30,7 @@ mod http;
 mod intervals;
 mod limits;
 mod mcp;
+mod mcp_legacy;
 mod memory;
 mod models;
 mod modes;

@@ -13,6 +13,7 @@ mod faces;
 mod idempotency;
 mod limits;
 mod mcp;
+mod mcp_legacy;
 mod mcp_subscriptions;
 mod moves;
 mod rules;

@@ -160,7 +160,7 @@ fn a_call_goes_to_the_session_of_its_agent() {
     let mut again = call("ask_agent", &hi);
     again["requestState"] = json!("s/trn_1");
     assert_eq!(sent(modern("tools/call", &again)), "s");
-    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
     let cancel = || post(MCP).bearer(DEV).json(&cancel);
     assert_eq!(sent(cancel().header("mcp-session-id", "m")), "m");
     assert_eq!(stage.answer(cancel()).status, 202);

@@ -173,6 +173,11 @@ fn mcp() {
 }
 
 #[test]
+fn mcp_legacy() {
+    run(OTHERS, "mcp-legacy.test.mjs");
+}
+
+#[test]
 fn mcp_conformance() {
     run(OTHERS, "mcp-conformance.test.mjs");
 }

@@ -28,6 +28,7 @@ use crate::http::gateway::TenantCall;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response};
+use crate::http::route::Split;
 use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
@@ -83,9 +84,9 @@ fn session_of(asked: &Asked) -> Result<Option<SessionId>, Fault> {
 }
 
 /// Answers requests that one session cannot serve.
-pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
+pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Split, Problem> {
     let served = served_here(call).await;
-    Ok(served.unwrap_or_else(|fault| Some(fault.respond(call.request_id))))
+    Ok(served.unwrap_or_else(|fault| Some(fault.respond(call.request_id))).into())
 }
 
 /// Responds to a request that concerns no session, or more than one.

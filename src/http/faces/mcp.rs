@@ -4,6 +4,7 @@
 //! an agent runs in the object of its session. All other requests are handled in the gateway.
 
 mod ask;
+mod calls;
 mod completion;
 mod elicitation;
 mod fault;
@@ -24,7 +25,7 @@ mod writer;
 use self::ask::RequestState;
 use self::fault::Fault;
 use self::handshake::{HEADER as SESSION_HEADER, Handshake};
-use self::message::{Asked, ClientMessage, Era, Notice, Reply};
+use self::message::{Asked, ClientMessage, Era, Reply};
 use self::rpc::{Failure, cached};
 use self::tools::{AskArgs, Tool};
 use self::version::{LEGACY, MODERN, TASKS};
@@ -35,6 +36,7 @@ use crate::http::owner;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response, ResponseExt};
+use crate::http::route::Split;
 use crate::http::session::call::Call;
 use crate::types::{AgentId, ErrorCode, Problem, Scope, SessionId};
 use http::StatusCode;
@@ -48,15 +50,31 @@ const DISCOVER_TTL_MS: u64 = 3_600_000;
 
 const INSTRUCTIONS: &str = "Ask an agent with ask_agent. It works by itself, and its turns may take minutes.";
 
-/// `POST /mcp`: handles a message in the gateway; `None` for one that concerns a turn.
-pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> {
+/// `POST /mcp`: handles a message in the gateway, or forwards one that concerns a turn.
+pub async fn handle(call: &TenantCall<'_>) -> Result<Split, Problem> {
     cors::check_origin(&call.gateway.config.origins, call.request)?;
-    let asked = match message::read(call.request) {
-        Ok(ClientMessage::Asked(asked)) => asked,
-        Ok(ClientMessage::Notice(notice)) => return accepted(call, cancels(&notice).is_some()),
-        Ok(ClientMessage::Reply(reply)) => return accepted(call, answers(&reply).is_some()),
-        Err((id, fault)) => return Ok(Some(fault.respond(id.as_ref()))),
-    };
+    match message::read(call.request) {
+        Ok(ClientMessage::Asked(asked)) => handle_request(call, asked).await.map(Split::from),
+        Ok(ClientMessage::Notice(notice)) => match notice.cancels() {
+            Some((handshake, id)) => {
+                may_chat(call)?;
+                calls::session(call, handshake, id).await.map(Split::ForwardTo)
+            }
+            None => Ok(accepted()),
+        },
+        Ok(ClientMessage::Reply(reply)) => match answers(&reply) {
+            Some((session, _)) => {
+                may_chat(call)?;
+                Ok(Split::ForwardTo(session))
+            }
+            None => Ok(accepted()),
+        },
+        Err((id, fault)) => Ok(Split::Response(fault.respond(id.as_ref()))),
+    }
+}
+
+/// Handles a request; `None` for one that concerns a turn.
+async fn handle_request(call: &TenantCall<'_>, asked: Asked) -> Result<Option<Response>, Problem> {
     if asked.method == "initialize" && !asked.is_modern() {
         return initialize(call, &asked).map(Some);
     }
@@ -79,13 +97,9 @@ pub async fn handle(call: &TenantCall<'_>) -> Result<Option<Response>, Problem> 
     }
 }
 
-/// Responds to a message that has no result, unless its session has to handle it.
-fn accepted(call: &TenantCall<'_>, concerns_session: bool) -> Result<Option<Response>, Problem> {
-    if concerns_session {
-        may_chat(call)?;
-        return Ok(None);
-    }
-    Ok(Some(response::empty(StatusCode::ACCEPTED)))
+/// Responds to a message that has no result and concerns no turn.
+fn accepted() -> Split {
+    Split::Response(response::empty(StatusCode::ACCEPTED))
 }
 
 /// Requires the scope of what concerns a turn. The route itself requires less.
@@ -109,11 +123,14 @@ async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, F
                     return Err(tools::unknown(&tools::asks(&agent)).into());
                 }
                 let checked = RequestState::of(asked).and_then(|state| match state {
-                    Some(_) => Ok(()),
-                    None => AskArgs::read(asked).map(drop),
+                    Some(_) => Ok(None),
+                    None => session_of(asked, &agent),
                 });
                 match checked {
-                    Ok(()) => return Ok(None),
+                    Ok(session) => {
+                        calls::record(call, asked, session.as_ref()).await;
+                        return Ok(None);
+                    }
                     Err(problem) => tools::failed(problem)?,
                 }
             }
@@ -163,16 +180,20 @@ fn initialize(call: &TenantCall<'_>, asked: &Asked) -> Result<Response, Problem>
     Ok(rpc::respond(asked, call.request_id, Ok(result))?.with(SESSION_HEADER, &handshake.to_string()))
 }
 
-/// Returns the session of a request that a legacy client cancels; `None` for any other notification.
-fn cancels(notice: &Notice) -> Option<&SessionId> {
-    let handshake = notice.handshake.as_ref().filter(|_| notice.method == "notifications/cancelled");
-    handshake.map(Handshake::session)
-}
-
 /// Returns the session and the call that a legacy client's answer to a form is for.
 fn answers(reply: &Reply) -> Option<(SessionId, &str)> {
     let (session, call) = reply.id.as_str()?.split_once('/')?;
     Some((SessionId::parse(session)?, call))
+}
+
+/// Returns the session in which a call runs that asks this agent: the one that it names, or that of its client. `None` if
+/// the call begins one.
+fn session_of(asked: &Asked, agent: &AgentId) -> Result<Option<SessionId>, Problem> {
+    let named = AskArgs::read(asked)?.1;
+    Ok(match &asked.era {
+        Era::Modern { .. } => named,
+        Era::Legacy { handshake } => named.or_else(|| handshake.as_ref().map(|own| own.session_with(agent))),
+    })
 }
 
 /// Returns the agent that a forwarded call asks.
@@ -189,30 +210,18 @@ fn unexpected() -> Problem {
 }
 
 fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
-    let controls = |session| Ok(Target { session: Some(session), controls: true, ..Target::default() });
-    let asked = match message::read(request) {
-        Ok(ClientMessage::Asked(asked)) => asked,
-        Ok(ClientMessage::Notice(notice)) => {
-            return controls(cancels(&notice).ok_or_else(unexpected)?.clone());
-        }
-        Ok(ClientMessage::Reply(reply)) => return controls(answers(&reply).ok_or_else(unexpected)?.0),
-        Err(_) => return Err(unexpected()),
-    };
+    let Ok(ClientMessage::Asked(asked)) = message::read(request) else { return Err(unexpected()) };
     #[cfg(feature = "fixtures")]
     if let Some(session) = fixtures::client::session(&asked) {
-        return controls(session);
+        return Ok(Target::controlling(session));
     }
     if asked.is_about_task() {
-        return controls(task::of(&asked).map_err(|_| unexpected())?.session);
+        return Ok(Target::controlling(task::of(&asked).map_err(|_| unexpected())?.session));
     }
     let agent = agent_of(&asked)?;
-    let session = match (RequestState::of(&asked)?, &asked.era) {
-        (Some(state), _) => Some(state.session),
-        (None, Era::Modern { .. }) => AskArgs::read(&asked)?.1,
-        (None, Era::Legacy { handshake }) => {
-            let named = AskArgs::read(&asked)?.1;
-            named.or_else(|| handshake.as_ref().map(|own| own.session_with(&agent)))
-        }
+    let session = match RequestState::of(&asked)? {
+        Some(state) => Some(state.session),
+        None => session_of(&asked, &agent)?,
     };
     Ok(Target { session, agent: Some(agent.to_string()), ..Target::default() })
 }

@@ -61,6 +61,9 @@ pub struct MessageBody {
     /// The webhook of the turn.
     #[serde(skip)]
     pub webhook: Option<NewWebhook>,
+    /// See [`TurnOptions::request`].
+    #[serde(skip)]
+    pub request: Option<String>,
 }
 
 /// A webhook of the message's turn.
@@ -166,6 +169,7 @@ pub(super) fn checked_post(
             client_tools: client_tools(call, body.client_tools)?,
             instructions,
             max_output_tokens: body.max_output_tokens,
+            request: body.request,
         },
         on_busy: body.on_busy.unwrap_or_default(),
         webhook: body.webhook.map(|webhook| webhook.of(turn.clone())),

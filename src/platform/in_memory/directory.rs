@@ -41,6 +41,7 @@ struct Tables {
     keys: BTreeMap<(TenantId, KeyId), (ApiKey, String)>,
     sessions: BTreeMap<(TenantId, SessionId), SessionEntry>,
     claims: BTreeMap<(String, String), ClaimRow>,
+    calls: BTreeMap<(TenantId, String), (SessionId, Timestamp)>,
     secrets: BTreeMap<String, String>,
     audit: BTreeMap<(TenantId, AuditId), AuditEntry>,
     storage_days: BTreeMap<(TenantId, Day), StorageUse>,
@@ -358,6 +359,22 @@ impl Directory for InMemoryDirectory {
         Ok(())
     }
 
+    async fn put_call(
+        &self,
+        tenant: &TenantId,
+        call: &str,
+        session: &SessionId,
+        now: Timestamp,
+    ) -> DirectoryResult<()> {
+        self.tables()?.calls.insert((tenant.clone(), call.to_owned()), (session.clone(), now));
+        Ok(())
+    }
+
+    async fn session_of_call(&self, tenant: &TenantId, call: &str) -> DirectoryResult<Option<SessionId>> {
+        let tables = self.tables()?;
+        Ok(tables.calls.get(&(tenant.clone(), call.to_owned())).map(|(session, _)| session.clone()))
+    }
+
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String> {
         Ok(self.tables()?.secrets.entry(name.into()).or_insert_with(|| new.into()).clone())
     }
@@ -393,6 +410,7 @@ impl Directory for InMemoryDirectory {
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
         tables.claims.retain(|_, row| now.since(row.at) < CLAIM_TTL);
+        tables.calls.retain(|_, (_, at)| now.since(*at) < CLAIM_TTL);
         tables.keys.retain(|_, (key, _)| key.expires_at.is_none_or(|end| end > now));
         tables.audit.retain(|_, entry| now.since(entry.at) < AUDIT_TTL);
         Ok(false)

@@ -4,12 +4,11 @@
 use super::super::children::flattened;
 use super::super::exchange::{Exchange, New, renamed};
 use super::super::transcript::Transcript;
-use super::handshake::Handshake;
 use super::message::{Asked, Era, Notice, Reply};
 use super::rpc::Failure;
 use super::tools::{self, AskArgs};
 use super::writer::{CallFormat, Writer};
-use super::{elicitation, rpc, task};
+use super::{calls, elicitation, rpc, task};
 use crate::agent::SessionHost;
 use crate::http::request::RequestExt;
 use crate::http::response::{self, Response};
@@ -80,17 +79,19 @@ async fn run(call: &Call<'_>, asked: &Asked, agent: &AgentId) -> Result<Response
     let exchange = Exchange { user, agent: Some(agent.to_string()), model: None, is_ephemeral: false };
     let Some(state) = RequestState::of(asked)? else {
         let (AskArgs { message, .. }, _) = AskArgs::read(asked)?;
-        let message = MessageBody { content: Some(message), ..MessageBody::default() };
+        let own = call_format(call, asked);
+        let message =
+            MessageBody { content: Some(message), request: own.label.clone(), ..MessageBody::default() };
         let format: Rc<dyn TurnFormat> = match asked.reads_tasks() {
             true => Rc::new(task::Created::new(call, asked)),
-            false => Rc::new(Format::new(call, asked)),
+            false => Rc::new(Format::new(call, own)),
         };
         return exchange
             .run(call, Transcript::default(), New::Message(Vec::new()), message, "", format)
             .await;
     };
     let session = session.ok_or_else(|| Problem::not_found("session"))?;
-    let format = Rc::new(Format::new(call, asked));
+    let format = Rc::new(Format::new(call, call_format(call, asked)));
     let pending = flattened(&session.pending()?);
     let responses = asked.params.get("inputResponses");
     let result = |id: &str| responses.and_then(|responses| responses.get(id));
@@ -110,7 +111,7 @@ fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
         Era::Modern { elicits, .. } => (true, *elicits, None),
         Era::Legacy { handshake } => {
             let elicits = handshake.as_ref().is_some_and(|handshake| handshake.elicits);
-            let label = handshake.as_ref().map(|handshake| label(handshake, &asked.id));
+            let label = handshake.as_ref().map(|handshake| calls::name(handshake, &asked.id));
             // Without a stream there is no way to ask.
             (false, elicits && streams, label)
         }
@@ -127,19 +128,15 @@ fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
     }
 }
 
-/// Names a request among those of all clients.
-fn label(handshake: &Handshake, id: &Value) -> String {
-    format!("{handshake}/{id}")
-}
-
 /// Handles `notifications/cancelled` of a legacy client: ends the turn of the request, which gets no response.
 pub(super) async fn cancel(call: &Call<'_>, notice: &Notice) -> Result<Response, Problem> {
     let user = call.named_user(None)?;
-    if let (Some(session), Some(handshake), Some(id)) =
-        (call.find(user.as_deref())?, &notice.handshake, notice.params.get("requestId"))
-        && let Some(turn) = session.hub().close_response(&label(handshake, id))
-    {
-        turns::end(call.host, &turn).await?;
+    if let (Some(session), Some((handshake, id))) = (call.find(user.as_deref())?, notice.cancels()) {
+        let name = calls::name(handshake, id);
+        if let Some(turn) = session.turn_of_request(&name)? {
+            session.hub().close_responses(&name);
+            turns::end(call.host, &turn).await?;
+        }
     }
     Ok(response::empty(StatusCode::ACCEPTED))
 }
@@ -174,8 +171,8 @@ struct Format {
 }
 
 impl Format {
-    fn new(call: &Call<'_>, asked: &Asked) -> Self {
-        Self { call: call_format(call, asked), host: Rc::downgrade(call.host), written: Rc::default() }
+    fn new(call: &Call<'_>, format: CallFormat) -> Self {
+        Self { call: format, host: Rc::downgrade(call.host), written: Rc::default() }
     }
 }
 

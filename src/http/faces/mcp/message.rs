@@ -86,6 +86,14 @@ impl Asked {
     }
 }
 
+impl Notice {
+    /// Returns the client and the id of the request that a legacy client cancels; `None` for any other notification.
+    pub fn cancels(&self) -> Option<(&Handshake, &Value)> {
+        let handshake = self.handshake.as_ref().filter(|_| self.method == "notifications/cancelled");
+        handshake.zip(self.params.get("requestId"))
+    }
+}
+
 fn is_about_task(method: &str) -> bool {
     matches!(method, "tasks/get" | "tasks/update" | "tasks/cancel")
 }

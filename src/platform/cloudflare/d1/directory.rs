@@ -26,6 +26,7 @@ use async_trait::async_trait;
 use futures::future::try_join_all;
 use rows::{ClaimRow, CountRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow};
 use serde::de::IgnoredAny;
+use serde_json::json;
 use std::rc::Rc;
 use worker::D1Type;
 
@@ -70,6 +71,11 @@ impl D1Directory {
         let results = Sql::batch(self.root(), &batch).await?;
         results.get(1).map_or(Ok(false), |changed| Ok(changed.any()?))
     }
+}
+
+/// Returns the scope of the rows that record in which sessions the calls of a tenant's clients run.
+fn scope_of_calls(tenant: &TenantId) -> String {
+    json!(["call", tenant]).to_string()
 }
 
 #[async_trait(?Send)]
@@ -366,6 +372,30 @@ impl Directory for D1Directory {
             }
         }
         Ok(())
+    }
+
+    /// The row is one of `idempotency`, whose response is the session: it expires in the same way.
+    async fn put_call(
+        &self,
+        tenant: &TenantId,
+        call: &str,
+        session: &SessionId,
+        now: Timestamp,
+    ) -> DirectoryResult<()> {
+        let sql = "INSERT OR REPLACE INTO idempotency (scope, key, body_hash, created_at, status, answer) \
+                   VALUES (?1, ?2, '', ?3, 202, ?4)";
+        let (scope, session) = (scope_of_calls(tenant), D1Type::Text(session));
+        let values = [D1Type::Text(&scope), D1Type::Text(call), time(now), session];
+        self.keys_of(Some(tenant)).await?.run(sql, &values).await?;
+        Ok(())
+    }
+
+    async fn session_of_call(&self, tenant: &TenantId, call: &str) -> DirectoryResult<Option<SessionId>> {
+        let sql = "SELECT body_hash, status, answer FROM idempotency WHERE scope = ?1 AND key = ?2";
+        let scope = scope_of_calls(tenant);
+        let values = [D1Type::Text(&scope), D1Type::Text(call)];
+        let found: Vec<ClaimRow> = self.keys_of(Some(tenant)).await?.rows(sql, &values).await?;
+        Ok(found.into_iter().next().and_then(|row| SessionId::parse(&row.answer?)))
     }
 
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String> {
