@@ -89,6 +89,13 @@ pub static ROUTES: &[Route] = &[
     split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
     face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
     split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)).names_provider(),
+    Route::new(
+        GET,
+        "/mcp",
+        Handler::Split(Read, &mcp::FACE, run!(mcp::resume::at_gateway), run!(mcp::resume::in_session)),
+    )
+    .problems(mcp::FACE.problem)
+    .names_provider(),
     Route::new(GET, "/.well-known/oauth-protected-resource", Handler::Public(run!(oauth::metadata))),
     Route::new(GET, "/.well-known/oauth-protected-resource/mcp", Handler::Public(run!(oauth::metadata))),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),

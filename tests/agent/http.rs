@@ -107,8 +107,9 @@ pub fn read_data(stage: &Stage, open: &mut ByteReceiver, span: u64) -> (Vec<Stri
         stage.tick(ms(10));
     }
     let text = String::from_utf8(out).unwrap();
-    let events = text.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: "));
-    (events.map(str::to_owned).collect(), has_ended)
+    let data = |event: &str| event.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
+    let events = text.split_terminator("\n\n").filter_map(data);
+    (events.collect(), has_ended)
 }
 
 /// Reads the events of `span` milliseconds, whose data is JSON.

@@ -1,10 +1,12 @@
 // What only legacy clients of MCP do, with the official clients against the real Worker, which URL and KEY name: they
-// cancel a call with a notification.
+// cancel a call with a notification, and continue a response whose connection was lost.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
+import * as modern from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 
 const { URL: url, KEY: key } = process.env;
 const authorization = `Bearer ${key}`;
@@ -15,13 +17,20 @@ const native = (path, init = {}) => fetch(`${url}${path}`, {
 const session = async (id) => (await native(`/v1/sessions/${id}`)).json();
 const status = async ({ session, turn }) => (await (await native(`/v1/sessions/${session}/turns/${turn}`)).json()).status;
 const text = (result) => result.content[0].text;
+const words = (text) => text.trim().split(/\s+/);
+const countWords = (text) => words(text).length;
 const newSession = () => `s-${randomUUID()}`;
 
-async function connect({ path = "/mcp" } = {}) {
-  const client = new Client(info);
-  await client.connect(new StreamableHTTPClientTransport(new URL(`${url}${path}`), {
-    requestInit: { headers: { authorization } },
-  }));
+async function connect({ form, fetch, path = "/mcp" } = {}) {
+  const client = new Client(info, { capabilities: form ? { elicitation: {} } : {} });
+  if (form) client.setRequestHandler(ElicitRequestSchema, ({ params }) => form(params));
+  const transport = new StreamableHTTPClientTransport(new URL(`${url}${path}`), {
+    fetch, requestInit: { headers: { authorization } },
+    reconnectionOptions: {
+      initialReconnectionDelay: 100, maxReconnectionDelay: 100, reconnectionDelayGrowFactor: 1, maxRetries: 2,
+    },
+  });
+  await client.connect(transport);
   const call = (args, options = {}, name = "ask_agent") => client.callTool({ name, arguments: args }, undefined, options);
   return { client, call };
 }
@@ -134,4 +143,129 @@ test("neither another connection nor another user cancels a call", async () => {
     await until(async () => (await session(id)).status === "idle");
   }
   await Promise.all([own, other, again].map(({ client }) => client.close()));
+});
+
+/** Loses the responses to calls, and continuations of them, after this many chunks each. Counts the requests. */
+function losing(chunks, end) {
+  const counts = { posts: 0, resumed: 0 };
+  const lossy = async (target, init) => {
+    const response = await fetch(target, init);
+    const isCall = init.method === "POST" && /"tools\/call"/.test(init.body);
+    const isResumed = init.method === "GET" && new Headers(init.headers).has("last-event-id");
+    if (!isCall && !isResumed) return response;
+    counts[isCall ? "posts" : "resumed"] += 1;
+    const left = chunks.shift();
+    if (left === undefined) return response;
+    const reader = response.body.getReader();
+    let read = 0;
+    const body = new ReadableStream({
+      async pull(controller) {
+        const { value, done } = read < left ? await reader.read() : { done: true };
+        read += 1;
+        if (!done) return controller.enqueue(value);
+        await reader.cancel();
+        end(controller);
+      },
+    });
+    return new Response(body, { status: response.status, headers: response.headers });
+  };
+  return { counts, lossy };
+}
+
+const ends = {
+  closed: (controller) => controller.close(),
+  broken: (controller) => controller.error(new Error("the connection was lost")),
+};
+
+for (const [name, end] of Object.entries(ends)) {
+  test(`a response whose connection is ${name} continues, and has the result once`, async () => {
+    const { counts, lossy } = losing([1, 1, 3, 2], end);
+    const { client, call } = await connect({ fetch: lossy });
+    const errors = [];
+    client.onerror = (error) => errors.push(error.message);
+    const seen = [];
+    const id = newSession();
+    const result = await call({ message: '/tool echo {"text": "a"}\n/then /slow 20 200', session: id },
+      { onprogress: (progress) => void seen.push(progress) });
+    assert.equal(countWords(text(result)), 200);
+    assert.deepEqual(counts, { posts: 1, resumed: 4 });
+    assert.deepEqual(await statuses(id), ["completed"]);
+    assert.deepEqual(errors.filter((error) => !/connection was lost|disconnected/.test(error)), []);
+    // No piece of the text is missing or repeated.
+    const pieces = seen.map(({ message }) => message).filter((message) => message.includes("word"));
+    assert.deepEqual(words(pieces.join("")), words(text(result)));
+    assert.ok(seen.every(({ progress }, index) => index === 0 || progress > seen[index - 1].progress));
+    // The connection is as good as before.
+    assert.equal(text(await call({ message: "/say Next", session: id })), "Next");
+    await client.close();
+  });
+}
+
+test("a turn that ends while no connection is open gives its result to the next one", async () => {
+  let open;
+  const { counts, lossy } = losing([1], ends.closed);
+  const fetch = async (target, init) => {
+    if (init.method === "GET" && new Headers(init.headers).has("last-event-id")) await open;
+    return lossy(target, init);
+  };
+  const { client, call } = await connect({ fetch });
+  const id = newSession();
+  open = until(async () => (await statuses(id)).join() === "completed");
+  assert.equal(countWords(text(await call({ message: "/slow 50 5", session: id }))), 5);
+  assert.deepEqual(counts, { posts: 1, resumed: 1 });
+  await client.close();
+});
+
+test("a form is shown once, although the connection is lost while it is open", async () => {
+  const forms = [];
+  const { counts, lossy } = losing([2], ends.closed);
+  const { client, call } = await connect({
+    fetch: lossy,
+    form: async ({ message }) => {
+      forms.push(message);
+      await until(() => counts.resumed === 1);
+      return { action: "accept", content: { answer: "Tea" } };
+    },
+  });
+  assert.match(text(await call({ message: '/tool ask_user {"question": "Which?"}' })), /Tea/);
+  assert.deepEqual([forms, counts], [["Which?"], { posts: 1, resumed: 1 }]);
+  await client.close();
+});
+
+test("a call is canceled after its response was continued", async () => {
+  const { counts, lossy } = losing([1], ends.closed);
+  const { client, call } = await connect({ fetch: lossy });
+  const id = newSession();
+  const { ended, cancel } = await start(call, { session: id });
+  await until(() => counts.resumed === 1);
+  cancel();
+  await assert.rejects(ended);
+  await until(async () => (await statuses(id)).join() === "canceled");
+  await client.close();
+});
+
+test("client 2.x continues in the legacy era, too", async () => {
+  const { counts, lossy } = losing([1], ends.broken);
+  const client = new modern.Client(info, { versionNegotiation: { mode: "legacy" } });
+  await client.connect(new modern.StreamableHTTPClientTransport(new URL(`${url}/mcp`), {
+    fetch: lossy, requestInit: { headers: { authorization } },
+  }));
+  assert.equal(countWords(text(await client.callTool({ name: "ask_agent", arguments: { message: "/slow 50 40" } }))), 40);
+  assert.deepEqual(counts, { posts: 1, resumed: 1 });
+  await client.close();
+});
+
+test("there is no other stream, and no one else's", async () => {
+  const get = (headers, path = "/mcp") => native(path, { headers: { accept: "text/event-stream", ...headers } });
+  assert.equal((await get({})).status, 405);
+  assert.equal((await get({ "last-event-id": "12" })).status, 400);
+  const user = randomUUID();
+  let last;
+  const { client, call } = await connect({ path: `/mcp?user=${user}` });
+  await call({ message: "/say hi" }, { onresumptiontoken: (token) => last = token });
+  assert.equal((await get({ "last-event-id": last, "mcp-protocol-version": "2026-07-28" })).status, 405);
+  assert.equal((await get({ "last-event-id": last }, `/mcp?user=${randomUUID()}`)).status, 404);
+  assert.equal((await get({ "last-event-id": last }, `/mcp?user=${user}`)).status, 200);
+  assert.equal((await fetch(`${url}/mcp`, { headers: { "last-event-id": last } })).status, 401);
+  await client.close();
 });

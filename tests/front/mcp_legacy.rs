@@ -1,6 +1,7 @@
 //! Requests of legacy clients of MCP that concern a call that has begun.
 
-use crate::stage::{DEV, Request, Stage, post};
+use crate::stage::{DEV, Request, Stage, get, post};
+use edge_harness::types::ErrorCode;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -61,4 +62,22 @@ fn a_call_in_the_session_of_its_client_is_not_recorded() {
     assert_eq!(logged.iter().filter(|line| line["event"] == "mcp.call_not_recorded").count(), 1);
     stage.directory.down.set(false);
     assert_eq!(canceled(&stage, "/mcp", "m", &json!(2)), "m");
+}
+
+#[test]
+fn there_is_only_the_rest_of_a_response() {
+    let stage = Stage::new();
+    let listen = |headers: &[(&'static str, &'static str)]| {
+        let asked = get("/mcp").bearer(DEV).header("accept", "text/event-stream");
+        stage.answer(headers.iter().fold(asked, |asked, (name, value)| asked.header(name, value)))
+    };
+    let resumed = ("last-event-id", "eyJzIjoicyJ9");
+    for headers in [&[][..], &[resumed, ("mcp-protocol-version", "2026-07-28")]] {
+        let answer = listen(headers);
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
+        assert_eq!(answer.body["error"]["data"]["code"], json!(ErrorCode::MethodNotAllowed.as_str()));
+    }
+    assert_eq!(listen(&[resumed]).status, 400);
+    assert_eq!(listen(&[resumed, ("origin", "https://evil.example")]).status, 403);
+    assert_eq!(stage.answer(get("/mcp").header("last-event-id", "x")).status, 401);
 }

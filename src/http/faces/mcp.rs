@@ -1,4 +1,5 @@
-//! The Model Context Protocol over Streamable HTTP: `POST /mcp`, for clients of both eras (see `message.rs`).
+//! The Model Context Protocol over Streamable HTTP: `POST /mcp`, for clients of both eras (see `message.rs`), and
+//! `GET /mcp` (see `resume.rs`).
 //!
 //! Agents and the search of memory are tools, files of workspaces are resources, and modes are prompts. A call that asks
 //! an agent runs in the object of its session. All other requests are handled in the gateway.
@@ -7,6 +8,7 @@ mod ask;
 mod calls;
 mod completion;
 mod elicitation;
+mod event_id;
 mod fault;
 #[cfg(feature = "fixtures")]
 mod fixtures;
@@ -15,6 +17,7 @@ mod message;
 mod outcome;
 mod prompts;
 mod resources;
+pub mod resume;
 mod rpc;
 mod subscriptions;
 mod task;

@@ -1,6 +1,7 @@
 //! Server-sent events whose data is JSON.
 
 use serde::Serialize;
+use std::fmt::Display;
 
 /// Appends an event that has only data.
 pub(super) fn write(data: &impl Serialize, out: &mut Vec<u8>) {
@@ -8,6 +9,11 @@ pub(super) fn write(data: &impl Serialize, out: &mut Vec<u8>) {
     // Writing to memory cannot fail, and the data has only text as keys.
     let _ = serde_json::to_writer(&mut *out, data);
     out.extend_from_slice(b"\n\n");
+}
+
+/// Appends the id of the event that follows.
+pub(super) fn write_id(id: &impl Display, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("id: {id}\n").as_bytes());
 }
 
 /// Appends an event with a name.

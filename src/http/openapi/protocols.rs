@@ -5,8 +5,9 @@ use super::schemas::Schemas;
 use super::shapes::{Aborted, Foreign};
 use crate::types::ErrorCode;
 use crate::types::ErrorCode::{
-    AlreadyDecided, AlreadyExists, ForbiddenOrigin, Internal, NotWaiting, QueueFull, QuotaExceeded,
-    RateLimited, SessionBusy, StaleArgsHash, StalePlan, SubagentSession, Unauthenticated, Unavailable,
+    AlreadyDecided, AlreadyExists, ForbiddenOrigin, Internal, InvalidRequest, MethodNotAllowed, NotFound,
+    NotWaiting, QueueFull, QuotaExceeded, RateLimited, SessionBusy, StaleArgsHash, StalePlan,
+    SubagentSession, Unauthenticated, Unavailable,
 };
 use serde_json::{Value, json};
 
@@ -99,6 +100,13 @@ fn mcp() -> Vec<Operation> {
             .errors_as(ErrorForm::JsonRpc)
             .fails(POSTS)
             .fails(&[ForbiddenOrigin]),
+        Operation::get("/mcp", "resumeMcp", "The rest of a stream of `POST /mcp` whose connection was lost.")
+            .text("For clients of versions before 2026-07-28. The server sends nothing else with GET.")
+            .header("Last-Event-ID", "The last id that the client has received.")
+            .header("Mcp-Session-Id", "As in the request whose stream was lost.")
+            .streams("The messages that the client has not received.")
+            .errors_as(ErrorForm::JsonRpc)
+            .fails(&[ForbiddenOrigin, InvalidRequest, MethodNotAllowed, NotFound]),
         metadata(
             resource,
             "getProtectedResource",

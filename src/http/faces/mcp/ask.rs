@@ -7,8 +7,9 @@ use super::super::transcript::Transcript;
 use super::message::{Asked, Era, Notice, Reply};
 use super::rpc::Failure;
 use super::tools::{self, AskArgs};
+use super::version::PRIMED;
 use super::writer::{CallFormat, Writer};
-use super::{calls, elicitation, rpc, task};
+use super::{calls, elicitation, message, rpc, task};
 use crate::agent::SessionHost;
 use crate::http::request::RequestExt;
 use crate::http::response::{self, Response};
@@ -125,6 +126,7 @@ fn call_format(call: &Call<'_>, asked: &Asked) -> CallFormat {
         may_approve: call.principal.scopes.allow(Scope::Approve),
         streams,
         session: call.session_id.clone(),
+        after: None,
     }
 }
 
@@ -163,16 +165,20 @@ pub(super) async fn answer(call: &Call<'_>, call_id: &str, reply: &Reply) -> Res
 }
 
 /// The format of the response to a call.
-struct Format {
+pub(super) struct Format {
     call: CallFormat,
+    /// Whether a stream begins with an event that has only an id, so that it can be continued from there. A continued
+    /// stream, too, because the official client forgets the id that it has sent.
+    is_primed: bool,
     host: Weak<SessionHost>,
     /// The response to a client that reads no stream.
     written: Rc<RefCell<Option<Value>>>,
 }
 
 impl Format {
-    fn new(call: &Call<'_>, format: CallFormat) -> Self {
-        Self { call: format, host: Rc::downgrade(call.host), written: Rc::default() }
+    pub fn new(call: &Call<'_>, format: CallFormat) -> Self {
+        let is_primed = call.request.header(message::VERSION_HEADER) == Some(PRIMED);
+        Self { call: format, is_primed, host: Rc::downgrade(call.host), written: Rc::default() }
     }
 }
 
@@ -192,7 +198,15 @@ impl TurnFormat for Format {
     ) -> LocalBoxFuture<'a, Result<Response, Problem>> {
         async move {
             if self.call.streams {
-                let messages = if self.call.is_modern { self.cancels(turn, written) } else { written };
+                let messages = match self.call.is_modern {
+                    true => self.cancels(turn, written),
+                    false if self.is_primed => {
+                        let first = self.call.event_id(turn, self.call.after.unwrap_or_default());
+                        let first = format!("id: {first}\ndata:\n\n").into();
+                        stream::once(ready(Ok(first))).chain(written).boxed_local()
+                    }
+                    false => written,
+                };
                 return Ok(feed::response(messages, "text/event-stream"));
             }
             let interrupted = |_| {

@@ -2,6 +2,7 @@
 
 use super::super::children::flattened;
 use super::super::sse;
+use super::event_id::{EventId, Position};
 use super::rpc::completed;
 use super::{elicitation, outcome};
 use crate::session::{
@@ -31,6 +32,21 @@ pub(super) struct CallFormat {
     /// Whether the client reads a stream.
     pub streams: bool,
     pub session: SessionId,
+    /// What the client has received of the response before; `None` for a new response.
+    pub after: Option<Position>,
+}
+
+impl CallFormat {
+    /// Returns the id of the event at a position of the response.
+    pub fn event_id(&self, turn: &TurnId, position: Position) -> EventId {
+        EventId {
+            session: self.session.clone(),
+            turn: turn.clone(),
+            request: self.id.clone(),
+            progress_token: self.progress_token.clone(),
+            position,
+        }
+    }
 }
 
 /// Writes the messages of a response.
@@ -41,7 +57,8 @@ pub(super) struct Writer {
     earlier_waits: u32,
     /// The last message.
     written: Rc<RefCell<Option<Value>>>,
-    progress: u64,
+    /// What has been written, or was written to an earlier stream.
+    at: Position,
     /// The calls that run, with the names of their tools.
     running: Vec<(CallId, String)>,
     /// Whether the turn waits while the response goes on.
@@ -60,12 +77,13 @@ impl Writer {
         earlier_waits: u32,
         written: Rc<RefCell<Option<Value>>>,
     ) -> Self {
+        let progress = format.after.map_or(0, |after| after.progress);
         Self {
             format,
             turn: turn.clone(),
             earlier_waits,
             written,
-            progress: 0,
+            at: Position { progress, ..Position::default() },
             running: Vec::new(),
             waits: false,
             unreported: String::new(),
@@ -74,21 +92,38 @@ impl Writer {
         }
     }
 
+    /// Sends a message. The stream of a legacy client can continue after it.
     fn send(&self, message: &Value, out: &mut Vec<u8>) {
         if self.format.streams {
+            if !self.format.is_modern {
+                sse::write_id(&self.format.event_id(&self.turn, self.at), out);
+            }
             sse::write(message, out);
         }
     }
 
+    /// Advances the position, and returns whether the client has received what the event adds.
+    fn has_received(&mut self, event: Event<'_>) -> bool {
+        match event {
+            Event::Record(record) => (self.at.seq, self.at.text) = (record.seq, 0),
+            Event::Delta(Delta::Text { delta, .. }) => self.at.text += delta.len(),
+            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => {}
+        }
+        self.format.after.is_some_and(|after| (self.at.seq, self.at.text) <= (after.seq, after.text))
+    }
+
     fn report(&mut self, message: &str, out: &mut Vec<u8>) {
         let Some(token) = &self.format.progress_token else { return };
-        self.progress += 1;
-        let params = json!({"progressToken": token, "progress": self.progress, "message": message});
+        self.at.progress = self.at.progress.saturating_add(1);
+        let params = json!({"progressToken": token, "progress": self.at.progress, "message": message});
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}), out);
     }
 
     fn text(&mut self, delta: &str, out: &mut Vec<u8>) {
-        self.unreported.push_str(delta);
+        let start = self.at.text - delta.len();
+        let after = self.format.after.filter(|after| after.seq == self.at.seq);
+        let received = after.map_or(0, |after| after.text.saturating_sub(start));
+        self.unreported.push_str(delta.get(received..).unwrap_or_default());
         if self.unreported.chars().count() >= PROGRESS_TEXT {
             self.report_text(out);
         }
@@ -121,12 +156,20 @@ impl Writer {
             });
             return self.finish(result, out);
         }
-        self.waits = true;
-        for (call, mut request) in requests {
+        let form = |(call, mut request): (CallId, Value)| {
             request["jsonrpc"] = "2.0".into();
             request["id"] = format!("{session}/{call}").into();
-            self.send(&request, out);
+            request
+        };
+        let mut forms = requests.into_iter().map(form).peekable();
+        while let Some(form) = forms.next() {
+            match forms.peek() {
+                // Without an id, so that a client that loses one of the forms gets all of them again.
+                Some(_) => sse::write(&form, out),
+                None => self.send(&form, out),
+            }
         }
+        self.waits = true;
     }
 
     fn finish(&mut self, result: Value, out: &mut Vec<u8>) {
@@ -139,11 +182,8 @@ impl Writer {
     }
 }
 
-impl Projection for Writer {
-    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
-        if self.has_ended {
-            return;
-        }
+impl Writer {
+    fn add(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         let record = match event {
             Event::Delta(Delta::Text { delta, .. }) => return self.text(delta, out),
             Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => return,
@@ -170,6 +210,21 @@ impl Projection for Writer {
                 self.finish(outcome::ended(&self.format.session, &self.turn, end, &self.reply), out);
             }
             _ => {}
+        }
+    }
+}
+
+impl Projection for Writer {
+    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        let progress = self.at.progress;
+        if self.has_received(event) {
+            self.add(event, &mut Vec::new());
+            self.at.progress = progress;
+        } else {
+            self.add(event, out);
         }
     }
 
