@@ -3,31 +3,14 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { Refused, ask } from "./api.mjs";
 
-const { DIR, AGENT, URL: BASE, KEY } = process.env;
-const FILES = `${BASE}/v1/workspace/files`;
+const { DIR, AGENT } = process.env;
+const FILES = "/v1/workspace/files";
 const QUERY = `agent=${encodeURIComponent(AGENT)}&layer=shared`;
 const SKIPPED = new Set([".git", ".DS_Store"]);
 // Maximum size of a file that the server accepts, in bytes.
 const MAX_FILE = 4 << 20;
-
-// The server rejected a request. The message contains the server's explanation if there is one.
-class Refused extends Error {}
-
-async function ask(url, options = {}) {
-  let response;
-  try {
-    response = await fetch(url, { ...options, headers: { authorization: `Bearer ${KEY}` } });
-  } catch (error) {
-    throw new Error(`cannot reach ${BASE}: ${error.cause?.message ?? error.message}`);
-  }
-  const body = await response.text();
-  if (response.ok) return { status: response.status, body: JSON.parse(body) };
-  let problem = {};
-  try { problem = JSON.parse(body); } catch { /* not a response of the server itself */ }
-  const fields = (problem.errors ?? []).map(({ pointer, detail }) => ` (${pointer}: ${detail})`).join("");
-  throw new Refused(`${response.status} ${problem.code ?? ""} ${problem.detail ?? body.slice(0, 200)}${fields}`);
-}
 
 // Returns the etags of the existing shared files.
 async function existingEtags() {

@@ -156,7 +156,7 @@ fn a_new_session_gets_the_active_version_with_its_defaults() {
     assert_eq!((&shown["budget"]["max_steps"], &shown["budget"]["max_tool_calls"]), (&json!(3), &json!(5)));
     // A message cannot exceed the agent's limits.
     let over = json!({"content": "b", "budget": {"max_tool_calls": 6}});
-    assert_eq!(post(&stage, &over).err().expect("refused").code, ErrorCode::ValidationFailed);
+    assert_eq!(post(&stage, &over).expect_err("accepted").code, ErrorCode::ValidationFailed);
 }
 
 #[test]
@@ -187,9 +187,8 @@ fn the_filter_and_the_rules_of_a_version_hold() {
             move |request| if request.messages.len() < 3 { write(request) } else { vec![Part::text("done")] },
         );
     let deny = ToolFilter { deny: vec!["read_file".into()], ..ToolFilter::default() };
-    let mut settings = Settings::default();
-    settings.own_permissions =
-        Rules { tools: BTreeMap::from([("write_file".into(), Policy::Deny)]), ..Rules::default() };
+    let denies = Rules { tools: BTreeMap::from([("write_file".into(), Policy::Deny)]), ..Rules::default() };
+    let settings = Settings { own_permissions: denies, ..Settings::default() };
     versions.settings.borrow_mut().insert(1, (settings, deny));
     send(&stage, "go").expect("accepted");
     let turn = stage.records().into_iter().find(|record| record["type"] == "turn.started").unwrap();
@@ -205,7 +204,7 @@ fn a_session_of_a_deleted_agent_can_only_be_read() {
     let (stage, versions) = stage(echo_version);
     assert_eq!(reply(&stage, "a"), "version 1");
     versions.is_gone.set(true);
-    let refused = post(&stage, &json!({"content": "b"})).err().expect("refused");
+    let refused = post(&stage, &json!({"content": "b"})).expect_err("accepted");
     assert_eq!(refused.code, ErrorCode::AgentGone);
     assert_eq!(
         ask(&stage, "POST /steer", "", &json!({"content": "b"})).err().expect("refused").code,
@@ -225,7 +224,7 @@ fn a_version_that_cannot_be_loaded_changes_nothing() {
     assert_eq!(reply(&stage, "a"), "version 1");
     versions.is_down.set(true);
     stage.crash();
-    assert_eq!(post(&stage, &json!({"content": "b"})).err().expect("refused").code, ErrorCode::Unavailable);
+    assert_eq!(post(&stage, &json!({"content": "b"})).expect_err("accepted").code, ErrorCode::Unavailable);
     assert!(block_on(stage.host().wake()).is_err());
     versions.is_down.set(false);
     assert_eq!(reply(&stage, "c"), "version 1");

@@ -142,7 +142,8 @@ impl Faults {
         }
         let mut lists: Vec<(String, &[String])> = Vec::new();
         if let Some(filter) = &definition.tools {
-            lists.extend([("/tools/allow".into(), &*filter.allow), ("/tools/deny".into(), &*filter.deny)]);
+            // Another deployment may have a tool that is denied.
+            lists.push(("/tools/allow".into(), &*filter.allow));
         }
         for (index, kind) in definition.subagents.iter().flatten().enumerate() {
             let tools = kind.tools.as_deref().unwrap_or_default();

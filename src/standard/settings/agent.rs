@@ -17,7 +17,8 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 
 pub const TOPIC: Topic = Topic {
     title: "Agent",
-    about: "The agent `default` always exists. [AGENTS](#agents) adds others. All agents of a deployment have these settings.",
+    about: "The agent `default` always exists. [AGENTS](#agents) adds others. All agents of a deployment have these settings, \
+            unless a tenant has stored [definitions](agents.md) of its own.",
     settings: &[
         Setting {
             name: "AGENTS",
@@ -25,7 +26,8 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "at most 100 ids separated by commas",
             doc: "The ids of agents besides `default`, for example `support, sales`. A request that names another agent \
-                  gets 404 `unknown_agent`. All agents have the same settings. Each agent has its own sessions and \
+                  gets 404 `unknown_agent`. All of them have the same settings; an agent with settings of its own is a \
+                  [definition](agents.md), which needs no setting. Each agent has its own sessions and \
                   [shared files](http-api.md#workspace-files), and separate files and memory for each user.",
             example: "",
         },
