@@ -14,6 +14,7 @@ mod executor;
 pub mod external_tool;
 mod fallback;
 pub mod finalizer;
+mod find_tools;
 pub mod follow_up;
 pub mod harness;
 pub mod hook;

@@ -4,6 +4,7 @@ use super::{
     ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules, Tool, ToolFilter,
     Toolkit,
     context_manager::{ContextManager, Precompact},
+    find_tools::{CallTool, FindTools, MAX_OFFERED},
     follow_up::FollowUpHook,
     hook::HookEvent,
     hook_chain::HookChain,
@@ -198,6 +199,12 @@ impl HarnessBuilder {
             toolkit.add(tool)?;
         }
         toolkit.retain(|spec| self.filter.keeps(spec));
+        let all = toolkit.specs(None);
+        let has_many = all.iter().filter(|spec| !spec.control).count() > MAX_OFFERED;
+        if has_many && self.settings.select_tools.is_none() {
+            toolkit.add(Rc::new(FindTools(all)))?;
+            toolkit.add(Rc::new(CallTool))?;
+        }
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
         for mode in modes.all() {
             let lists = [&mode.tools, &mode.additional_tools, &mode.available_tools];

@@ -2,7 +2,12 @@
 
 use super::{
     ContextSource, DynTool, ExternalTool, FollowUp, Interval, Settings, StateRules, Toolkit,
-    context_manager::ContextManager, hook::HookEvent, hook_chain::HookChain, runtime_state::Prefetch,
+    context_manager::ContextManager,
+    find_tools::{self, FindTools},
+    hook::HookEvent,
+    hook_chain::HookChain,
+    runtime_state::Prefetch,
+    tool::Tool,
 };
 use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::{Modes, window::Bounds};
@@ -99,6 +104,7 @@ impl HarnessAgent {
             }
             None => asked?,
         };
+        has.extend(find_tools::NAMES.map(str::to_owned));
         has.extend(state.client_tools().iter().map(|spec| spec.name.clone()));
         Some(has)
     }
@@ -242,6 +248,10 @@ impl HarnessAgent {
         let permissions = self.permissions(state);
         if tools.iter().any(|tool| permissions.hides(tool)) {
             tools = tools.iter().filter(|tool| !permissions.hides(tool)).cloned().collect();
+        }
+        if self.toolkit.get(FindTools::NAME).is_some() {
+            let names = find_tools::offered(state.meta.title.as_deref(), &tools);
+            return self.toolkit.specs(Some(&names));
         }
         let Some(selection) = self.settings.select_tools.as_ref().filter(|s| tools.len() > s.cap) else {
             return tools;

@@ -2,7 +2,7 @@
 
 use super::{
     ending::{Ending, is_bound},
-    fallback,
+    fallback, find_tools,
     hook::{HookEvent, PostReasoning, PreReasoning},
     preparer::{self, PrepareError, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
@@ -349,9 +349,10 @@ impl ReactAgent<'_> {
         state.activity.turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent, model))
     }
 
-    /// Replaces call ids that are missing, invalid in a path or already used: providers require ids to be
+    /// Replaces calls of `call_tool` by what they call, and call ids that are missing, invalid in a path or already used: providers require ids to be
     /// unique within a request.
     fn with_usable_ids(&self, mut response: ModelResponse) -> ModelResponse {
+        find_tools::unwrap(&mut response.parts, &self.agent.toolkit);
         let messages = self.cx.session.messages();
         let shown = messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone()));
         // Earlier calls of this turn may have left the window.

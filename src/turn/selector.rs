@@ -42,6 +42,16 @@ pub fn select(query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec
     names
 }
 
+/// Returns up to `most` tools that have a word of the query, the best match first.
+pub fn best<'a>(query: &str, tools: &'a [ToolSpec], most: usize) -> Vec<&'a ToolSpec> {
+    let scores = scores(query, tools);
+    let score = |tool: &ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
+    let mut found: Vec<&ToolSpec> = tools.iter().filter(|tool| score(tool) > 0.0).collect();
+    found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
+    found.truncate(most);
+    found
+}
+
 /// Scores each tool. A word of the query that occurs in a tool counts more the fewer tools contain it.
 fn scores<'a>(query: &str, tools: &'a [ToolSpec]) -> BTreeMap<&'a str, f64> {
     let query_words: BTreeSet<String> = words(query).take(MAX_WORDS).collect();

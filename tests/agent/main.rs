@@ -24,6 +24,7 @@ mod face_children;
 mod face_repeats;
 mod fallback;
 mod files;
+mod find_tools;
 mod follow_ups;
 mod hooks;
 mod http;

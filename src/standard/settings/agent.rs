@@ -112,7 +112,9 @@ pub const TOPIC: Topic = Topic {
             expects: "a whole number from 1",
             doc: "Maximum number of tools in a model request. The [control tools](reference.md#built-in-tools), such as \
                   `ask_user` and the tools for plans and tasks, are always offered and do not count. If the agent has more tools than this maximum, the server offers those that best \
-                  match the user's words. `read_artifact` and `recall` are always among them. Not set: all tools.",
+                  match the user's words, which breaks the provider's cache of the prompt when the words change. `read_artifact` \
+                  and `recall` are always among them. Not set: all tools; with more than 40, \
+                  [a stable selection](agents.md#many-tools).",
             example: "",
         },
         Setting {
