@@ -2,6 +2,7 @@
 //! exercise the statements that run in production.
 
 pub mod audit;
+pub mod glance;
 mod log;
 pub mod memory;
 pub mod memory_spaces;

@@ -168,7 +168,8 @@ impl WorkspaceGlance {
             .map(|(entry, _)| entry.etag.clone())
             .collect();
         let GlanceOptions { wanted, max_chars, folder, limit, .. } = &self.options;
-        let glance = Glance { wanted, known: &etags, max_chars: *max_chars, folder, limit: limit + 1 };
+        let glance =
+            Glance { wanted, known: &etags, max_chars: *max_chars, folder, limit: limit + 1, heads: None };
         let scopes: Vec<&str> = trees.iter().map(|tree| tree.scope.as_str()).collect();
         let seen = self.stores.table.glance(tenant, &scopes, &glance).await?;
         let mut states = Vec::with_capacity(trees.len());
