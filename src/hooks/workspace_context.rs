@@ -58,6 +58,7 @@ impl WorkspaceContext {
             max_chars: prompt.max_file_chars(),
             folder: PathPrefix::parse(layout::KNOWLEDGE).unwrap_or_default(),
             limit: MAX_LISTED,
+            skills: false,
             fresh: settings.fresh,
             timeout: READ_TIMEOUT,
         };
