@@ -5,11 +5,13 @@ pub mod approved_plan;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod session_persistence;
+pub mod skills;
 pub mod tool_result_eviction;
 pub mod workspace_context;
 
 pub use agent_trace::AgentTrace;
 pub use approved_plan::ApprovedPlan;
 pub use session_persistence::SessionPersistence;
+pub use skills::Skills;
 pub use tool_result_eviction::ToolResultEviction;
 pub use workspace_context::WorkspaceContext;

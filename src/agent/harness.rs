@@ -19,8 +19,8 @@ const SUBAGENT: &str = "You are a subagent: another agent gave you one task, whi
                         task, and reply with everything that agent needs to know; it sees nothing else of your \
                         work.";
 
-/// The tools that read artifacts and removed messages, which only the server has.
-const READERS: [&str; 2] = ["read_artifact", "recall"];
+/// The tools that read artifacts, removed messages and skills, which only the server has.
+const READERS: [&str; 3] = ["read_artifact", "recall", "load_skill"];
 
 /// An agent: a loop with hooks and tools. It holds no state of any turn.
 pub struct HarnessAgent {
