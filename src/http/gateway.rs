@@ -10,6 +10,7 @@ use super::refusal_pace::RefusalPace;
 use super::refusals::Refusals;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
+use crate::agent::settings::SkillSettings;
 use crate::memory::Memories;
 use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
@@ -39,6 +40,8 @@ pub struct GatewayConfig {
     pub agents: Vec<AgentId>,
     /// The modes of the agents.
     pub modes: Vec<Mode>,
+    /// The skills of the agents.
+    pub skills: SkillSettings,
     /// The available models, as `provider/model`.
     pub models: Vec<String>,
     /// The shards on which tenants can be placed.

@@ -149,6 +149,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         origins: config.cors_origins.clone(),
         agents: config.agents.clone(),
         modes: config.agent.modes.clone(),
+        skills: config.agent.skills.clone(),
         models,
         shards,
         limits: config.limits.clone(),
