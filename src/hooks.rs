@@ -5,6 +5,7 @@ pub mod approved_plan;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod session_persistence;
+pub mod skills;
 pub mod tool_result_eviction;
 pub mod unusable_agent;
 pub mod workspace_context;
@@ -12,6 +13,7 @@ pub mod workspace_context;
 pub use agent_trace::AgentTrace;
 pub use approved_plan::ApprovedPlan;
 pub use session_persistence::SessionPersistence;
+pub use skills::Skills;
 pub use tool_result_eviction::ToolResultEviction;
 pub use unusable_agent::UnusableAgent;
 pub use workspace_context::WorkspaceContext;

@@ -61,6 +61,7 @@ pub mod route;
 pub mod routes;
 mod scopes;
 pub mod session;
+mod skills;
 pub mod storage_days;
 pub mod storage_limits;
 mod tenants;

@@ -7,21 +7,24 @@ pub mod settings;
 
 pub use settings::{Config, SETTINGS};
 
-use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
+use crate::agent::{HarnessAgent, HarnessBuilder, Settings, Tool};
 use crate::context::{
     Compaction, Observation,
     compaction::{CompactionSettings, Summarizer},
     observation::{NoteTaker, ObservationSettings},
 };
 use crate::follow_ups::{MemoryFlush, MemoryMaintenance, TurnIndex};
-use crate::hooks::{AgentTrace, ApprovedPlan, SessionPersistence, ToolResultEviction, WorkspaceContext};
+use crate::hooks::{
+    AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, WorkspaceContext,
+};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
-    AskUser, CurrentTime, Echo, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete, TaskUpdate,
-    TaskWrite, WebFetch, files, memory, plan,
+    AskUser, CurrentTime, Echo, LoadSkill, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete,
+    TaskUpdate, TaskWrite, WebFetch, files, memory, plan, skills,
 };
-use crate::workspace::Workspaces;
+use crate::types::FilePath;
+use crate::workspace::{Workspaces, layout};
 use std::rc::Rc;
 
 /// The id of the agent that always exists.
@@ -89,8 +92,13 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let evict_over = parts.settings.evict_over;
     #[cfg(feature = "fixtures")]
     let has_pulse = parts.settings.initial_state.contains_key("beat");
-    let context_files = WorkspaceContext::instruction_files(&context);
-    let context = WorkspaceContext::new(&parts.files, &context);
+    let skill_settings = parts.settings.skills.clone();
+    let mut context_files = WorkspaceContext::instruction_files(&context);
+    if skill_settings.enabled {
+        context_files.extend(FilePath::parse(layout::SKILLS.trim_end_matches('/')));
+    }
+    let glance = Rc::new(parts.files.glance(WorkspaceContext::reads(&context, skill_settings.enabled)));
+    let context = WorkspaceContext::new(Rc::clone(&glance), &context);
     let (models, clock, entropy) =
         (Rc::clone(&parts.models), Rc::clone(&parts.clock), Rc::clone(&parts.entropy));
     let mut builder = HarnessAgent::builder()
@@ -120,9 +128,14 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     if let Some(subagent) = subagents {
         builder = builder.dyn_tool(Rc::new(subagent));
     }
+    let skill_tools = skills::family(Rc::clone(&parts.files), Rc::clone(&parts.log), &skill_settings);
+    if skill_settings.enabled {
+        builder = builder.built_in(Rc::new(Skills::new(glance, skill_settings, LoadSkill::NAME)));
+    }
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
-    for tool in file_tools.into_iter().chain(memory_tools.into_iter().filter(|_| has_memory_tools)) {
+    let memory_tools = memory_tools.into_iter().filter(|_| has_memory_tools);
+    for tool in file_tools.into_iter().chain(memory_tools).chain(skill_tools) {
         builder = builder.dyn_tool(tool);
     }
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));

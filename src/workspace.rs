@@ -18,6 +18,7 @@ pub mod pace;
 pub mod pattern;
 pub mod scope;
 pub mod search;
+pub mod skills;
 pub mod stored;
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,7 @@ use crate::ports::{
 use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
 use bytes::Bytes;
 use overlay::Side;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -56,11 +57,12 @@ pub type Guard = Rc<dyn Fn() -> bool>;
 pub type WrapTree = Rc<dyn Fn(&Owner, Rc<dyn Filesystem>) -> Rc<dyn Filesystem>>;
 
 /// The layer that a file comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Layer {
     /// The user's own file.
+    #[default]
     User,
     /// A shared file of the agent, or one of the template.
     Shared,

@@ -109,8 +109,8 @@ impl HarnessBuilder {
         self
     }
 
-    /// Names the files of the workspace whose text is part of the prompt. By default, edits of them by tools need
-    /// the user's approval.
+    /// Names the files and folders of the workspace whose text is part of the prompt. By default, edits of them by
+    /// tools need the user's approval.
     pub fn context_files(mut self, files: Vec<FilePath>) -> Self {
         self.context_files = files;
         self

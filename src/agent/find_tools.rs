@@ -19,7 +19,7 @@ const OFFERED: usize = 25;
 /// Maximum number of tools that one search returns.
 const FOUND: usize = 8;
 /// The tools that are always offered: they read what the prompt refers to.
-const ALWAYS: [&str; 4] = [FindTools::NAME, CallTool::NAME, "read_artifact", "recall"];
+const ALWAYS: [&str; 5] = [FindTools::NAME, CallTool::NAME, "read_artifact", "recall", "load_skill"];
 
 /// The names of the two tools.
 pub(super) const NAMES: [&str; 2] = [FindTools::NAME, CallTool::NAME];

@@ -7,6 +7,7 @@ use super::{
     hook::HookEvent,
     hook_chain::HookChain,
     runtime_state::Prefetch,
+    settings::SkillSettings,
     tool::Tool,
 };
 use crate::ports::{Clock, Entropy, Model, Models};
@@ -25,8 +26,8 @@ const SUBAGENT: &str = "You are a subagent: another agent gave you one task, whi
                         task, and reply with everything that agent needs to know; it sees nothing else of your \
                         work.";
 
-/// The tools that read artifacts and removed messages, which only the server has.
-const READERS: [&str; 2] = ["read_artifact", "recall"];
+/// The tools that read artifacts, removed messages and skills, which only the server has.
+const READERS: [&str; 3] = ["read_artifact", "recall", "load_skill"];
 
 /// An agent: a loop with hooks and tools. It holds no state of any turn.
 pub struct HarnessAgent {
@@ -209,6 +210,11 @@ impl HarnessAgent {
     /// Returns the JSON Schema of replies to messages that have none.
     pub fn output_schema(&self) -> Option<&Value> {
         self.settings.output_schema.as_ref()
+    }
+
+    /// Returns which skills the agent has.
+    pub fn skills(&self) -> &SkillSettings {
+        &self.settings.skills
     }
 
     /// Returns the limits of new sessions.

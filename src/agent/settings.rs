@@ -61,6 +61,8 @@ pub struct Settings {
     pub ceilings: TenantLimits,
     /// Without a context strategy: maximum number of messages that the model is shown.
     pub context_messages: usize,
+    /// The skills.
+    pub skills: SkillSettings,
     /// The maximum number of sessions of a tenant that has no limit of its own.
     pub max_sessions: Option<u64>,
 }
@@ -122,6 +124,7 @@ impl Default for Settings {
             context_messages: 100,
             max_sessions: None,
             context: ContextSettings::default(),
+            skills: SkillSettings::default(),
         }
     }
 }
@@ -144,6 +147,36 @@ impl ToolFilter {
     pub fn keeps(&self, tool: &ToolSpec) -> bool {
         let names = |list: &[String]| list.contains(&tool.name);
         !names(&self.deny) && (self.allow.is_empty() || tool.control || names(&self.allow))
+    }
+}
+
+/// Which skills an agent has, and whether it proposes new ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct SkillSettings {
+    /// Whether the agent has skills.
+    #[serde(rename = "enable")]
+    pub enabled: bool,
+    /// Whether the agent may propose skills, as drafts.
+    pub drafts: bool,
+    /// Names of skills, with `*` and other glob patterns. If there are any, the agent has no other skills.
+    pub allow: Vec<String>,
+    /// Names of skills that the agent does not have, with `*` and other glob patterns.
+    pub deny: Vec<String>,
+}
+
+impl Default for SkillSettings {
+    fn default() -> Self {
+        Self { enabled: true, drafts: false, allow: Vec::new(), deny: Vec::new() }
+    }
+}
+
+impl SkillSettings {
+    /// Returns whether the agent may have the skill of this name.
+    pub fn admits(&self, name: &str) -> bool {
+        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fast_glob::glob_match(pattern, name));
+        self.enabled && !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
     }
 }
 
@@ -180,6 +213,27 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_denied_skill_is_not_admitted_even_if_it_is_allowed() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let settings = |allow: &[&str], deny: &[&str]| SkillSettings {
+            allow: list(allow),
+            deny: list(deny),
+            ..SkillSettings::default()
+        };
+        for (allow, deny, admitted) in [
+            (&[][..], &[][..], &["pdf", "pdf-forms", "mail"][..]),
+            (&["pdf*"], &[], &["pdf", "pdf-forms"]),
+            (&["pdf", "mail"], &["m*"], &["pdf"]),
+            (&[], &["*"], &[]),
+        ] {
+            let settings = settings(allow, deny);
+            let names = ["pdf", "pdf-forms", "mail"].into_iter().filter(|name| settings.admits(name));
+            assert_eq!(names.collect::<Vec<_>>(), admitted, "{settings:?}");
+        }
+        assert!(!SkillSettings { enabled: false, ..SkillSettings::default() }.admits("pdf"));
+    }
 
     #[test]
     fn the_sample_of_a_judge_is_deterministic() {

@@ -15,9 +15,10 @@ const PREVIEW_CHARS: usize = 2_000;
 
 /// The agent's tools that read artifacts or limit their own output. If their results were evicted, the model could never
 /// read them.
-const EXEMPT: [&str; 8] = [
+const EXEMPT: [&str; 9] = [
     "read_artifact",
     "recall",
+    "load_skill",
     "read_file",
     "grep_files",
     "memory_get",

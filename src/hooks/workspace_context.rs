@@ -16,7 +16,6 @@ use crate::agent::{
 };
 use crate::types::{FilePath, Owner, PathPrefix, TurnError};
 use crate::workspace::{
-    Workspaces,
     glance::{GlanceOptions, WorkspaceGlance},
     layout,
 };
@@ -45,24 +44,28 @@ impl WorkspaceContext {
         standard.filter_map(|path| FilePath::parse(path).ok()).chain(settings.files.iter().cloned()).collect()
     }
 
-    /// Creates the hook for these workspaces.
-    pub fn new(workspaces: &Workspaces, settings: &ContextSettings) -> Self {
+    /// Returns what to read for the prompt: the files that this hook shows, and the skills if there are any.
+    pub fn reads(settings: &ContextSettings, skills: bool) -> GlanceOptions {
         let prompt = Prompt::new(settings);
         let mut wanted = Self::instruction_files(settings);
         let memory = prompt.shows_memory().then(|| FilePath::parse(layout::MEMORY).ok());
         wanted.extend(memory.flatten());
         wanted.sort();
         wanted.dedup();
-        let options = GlanceOptions {
+        GlanceOptions {
             wanted,
             max_chars: prompt.max_file_chars(),
             folder: PathPrefix::parse(layout::KNOWLEDGE).unwrap_or_default(),
             limit: MAX_LISTED,
+            skills,
             fresh: settings.fresh,
             timeout: READ_TIMEOUT,
-        };
-        let is_cached = !options.fresh.is_zero();
-        Self { glance: Rc::new(workspaces.glance(options)), prompt, is_cached }
+        }
+    }
+
+    /// Creates the hook for a glance at what [`WorkspaceContext::reads`].
+    pub fn new(glance: Rc<WorkspaceGlance>, settings: &ContextSettings) -> Self {
+        Self { glance, prompt: Prompt::new(settings), is_cached: !settings.fresh.is_zero() }
     }
 }
 
@@ -89,17 +92,15 @@ impl Hook for WorkspaceContext {
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let owner = cx.owner();
-        let view = match self.glance.read(&owner).await {
-            Ok(view) => view,
-            Err(error) => {
-                cx.state.sub_step_failed(self.name(), &error.to_string());
-                self.glance.last(&owner).await.unwrap_or_default()
-            }
-        };
+        let (view, error) = self.glance.read_or_last(&owner).await;
+        if let Some(error) = error {
+            cx.state.sub_step_failed(self.name(), &error.to_string());
+        }
         if let Some(context) = self.prompt.render(&view) {
             event.request.system.push_str("\n\n");
             event.request.system.push_str(&context);
         }
+        self.glance.keep(owner, view);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use super::refusal_pace::RefusalPace;
 use super::refusals::Refusals;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
+use crate::agent::settings::SkillSettings;
 use crate::memory::Memories;
 use crate::ports::{
     Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
@@ -37,6 +38,8 @@ pub struct GatewayConfig {
     pub origins: Vec<String>,
     /// The modes of the agents.
     pub modes: Vec<Mode>,
+    /// The skills of the agents.
+    pub skills: SkillSettings,
     /// The available models, as `provider/model`.
     pub models: Vec<String>,
     /// The shards on which tenants can be placed.
@@ -119,16 +122,24 @@ impl Gateway {
         caller.policy.limits.clone().or(&self.config.limits).quota()
     }
 
+    /// Returns the workspaces with the files of an agent's active version, and the settings of its skills.
+    ///
+    /// # Errors
+    /// A failed store.
+    pub async fn files_of(&self, owner: &Owner) -> Result<(Rc<Workspaces>, SkillSettings), Problem> {
+        Ok(match self.agents.active_built(&owner.tenant, &owner.agent).await? {
+            Some(built) => (built.files, built.agent.skills().clone()),
+            None => (Rc::clone(&self.files), self.config.skills.clone()),
+        })
+    }
+
     /// Opens the workspace of a user with an agent, with the files of the agent's active version.
     ///
     /// # Errors
     /// A failed store.
-    pub async fn workspace(&self, Owner { tenant, agent, user }: &Owner) -> Result<Workspace, Problem> {
-        let files = match self.agents.active_files(tenant, agent).await? {
-            Some(files) => files,
-            None => Rc::clone(&self.files),
-        };
-        Ok(files.open(tenant, agent, user, None))
+    pub async fn workspace(&self, owner: &Owner) -> Result<Workspace, Problem> {
+        let (files, _) = self.files_of(owner).await?;
+        Ok(files.open(&owner.tenant, &owner.agent, &owner.user, None))
     }
 
     /// Makes a new id.

@@ -48,6 +48,7 @@ fn groups() -> Vec<Group> {
         ("Sessions", "Sessions, their turns, files and events.", sessions::operations()),
         ("Agents", "Definitions of agents, in versions.", agents::operations()),
         ("Workspace files", "The files of a user with an agent.", tenant::files()),
+        ("Skills", "How to do tasks, for the agent.", tenant::skills()),
         ("Memory", "What is known about a user.", tenant::memory()),
         ("Tenant", "Usage, exports and models of the caller's tenant.", {
             let mut all = tenant::usage();
@@ -275,6 +276,7 @@ fn path_parameter(name: &str) -> (&'static str, Value) {
         "call_id" => ("The call.", text),
         "response" => ("The response.", text),
         "key" => ("The id of the key.", text),
+        "name" => ("The name of the skill.", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,64}$" })),
         "user" => ("The user: 1 to 128 bytes without `/`, `\\` and control characters.", user()),
         "date" => ("The UTC day.", json!({ "type": "string", "format": "date" })),
         "model" => ("The agent or model. It may contain slashes.", text),

@@ -8,10 +8,10 @@ use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
 use super::{
-    agents, audit, export, keys, lists, memory, moves, oauth, ready, tenants, tickets, usage, users,
+    agents, audit, export, keys, lists, memory, moves, oauth, ready, skills, tenants, tickets, usage, users,
     workspace,
 };
-use crate::types::Scope::{self, Admin, Chat, Read};
+use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
 
@@ -102,6 +102,8 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),
     tenant(DELETE, "/v1/workspace/files/{path*}", Chat, run!(workspace::delete)),
+    tenant(GET, "/v1/skills", Read, run!(skills::list)),
+    tenant(POST, "/v1/skills/{name}/promote", Approve, run!(skills::promote)).once(),
     tenant(GET, "/v1/memory/search", Read, run!(memory::search)),
     tenant(POST, "/v1/memory/search", Read, run!(memory::search)),
     tenant(POST, "/v1/memory", Chat, run!(memory::import::facts)).once(),

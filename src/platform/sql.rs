@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod audit;
+pub mod glance;
 mod log;
 pub mod memory;
 pub mod memory_spaces;

@@ -189,6 +189,23 @@ pub struct Glance<'a> {
     pub folder: &'a PathPrefix,
     /// Maximum number of files to list.
     pub limit: usize,
+    /// The files in the subfolders of another folder whose start is requested, too.
+    pub heads: Option<Heads<'a>>,
+}
+
+/// The starts of all files `<folder><any name>/<file>`.
+#[derive(Clone, Copy)]
+pub struct Heads<'a> {
+    /// The folder.
+    pub folder: &'a PathPrefix,
+    /// The name of the file in each subfolder.
+    pub file: &'a str,
+    /// Etags of starts that the caller already has.
+    pub known: &'a [String],
+    /// Maximum number of characters of a start.
+    pub max_chars: usize,
+    /// Maximum number of subfolders to look into: the first ones by name. A file of the folder counts like one.
+    pub limit: usize,
 }
 
 /// The result of a [`Glance`] for one tree.
@@ -197,6 +214,9 @@ pub struct GlanceResult {
     /// The requested files that exist, sorted by path. The content is absent if the caller already has it,
     /// and cut to `max_chars` if it is text stored in the row.
     pub files: Vec<(Entry, Option<Content>)>,
+    /// The requested heads that are not among the requested files, sorted by path. The start is absent if the caller
+    /// already has it, and empty if the content is no text or not stored in the row.
+    pub heads: Vec<(Entry, Option<Bytes>)>,
     /// The first files in the folder, sorted by path. May include requested files.
     pub listed: Vec<FilePath>,
 }

@@ -161,19 +161,19 @@ impl Agents {
         })
     }
 
-    /// Returns the workspaces with the files of an agent's active version; `None` if it has no stored version.
+    /// Returns the active version of an agent; `None` if the agent has no stored version.
     ///
     /// # Errors
     /// As for [`Agents::built`].
-    pub async fn active_files(
+    pub async fn active_built(
         &self,
         tenant: &TenantId,
         agent: &AgentId,
-    ) -> Result<Option<Rc<Workspaces>>, Problem> {
+    ) -> Result<Option<BuiltAgent>, Problem> {
         let entries = self.entries(tenant).await?;
         let Some(entry) = entries.iter().find(|entry| entry.id == *agent) else { return Ok(None) };
         let of = AgentRef { id: agent.clone(), version: entry.active };
-        self.built(tenant, &of).await.map(|built| Some(built.files))
+        self.built(tenant, &of).await.map(Some)
     }
 
     /// Returns a version that can run. A version that is no longer stored is replaced by the active one.

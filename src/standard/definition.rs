@@ -12,7 +12,7 @@ mod tests;
 pub use checks::{MAX_BYTES, check};
 pub use overlay::AgentConfig;
 
-use crate::agent::{Judge, ToolFilter, external_tool::Declared};
+use crate::agent::{Judge, ToolFilter, external_tool::Declared, settings::SkillSettings};
 use crate::types::{
     BudgetPatch, FieldError, FilePath, Mode, Rules, SubagentKind, Thinking, json::from_value,
 };
@@ -55,6 +55,9 @@ pub struct Definition {
     /// The modes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<Vec<Mode>>,
+    /// Which skills the agent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SkillSettings>,
     /// Permission rules, in addition to those of the tenant and the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Rules>,

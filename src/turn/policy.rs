@@ -33,7 +33,7 @@ pub struct Permissions<'a> {
     pub layers: Vec<&'a Rules>,
     /// The rules and grants of the session.
     pub session: &'a SessionPermissions,
-    /// The files whose edits by tools need the user's approval unless a rule of the operator says otherwise.
+    /// The files and folders whose edits by tools need the user's approval unless a rule of the operator says otherwise.
     pub context_files: &'a [FilePath],
     /// Whether only read-only and control tools may run.
     pub read_only: bool,

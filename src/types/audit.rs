@@ -44,6 +44,9 @@ pub enum AuditAction {
     /// An agent was deleted.
     #[serde(rename = "agent.deleted")]
     AgentDeleted,
+    /// The promotion of a draft of a skill was requested.
+    #[serde(rename = "skill.promoted")]
+    SkillPromoted,
     /// A tool call was approved or declined.
     #[serde(rename = "approval.decided")]
     ApprovalDecided,
@@ -99,7 +102,7 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What was done.
     pub action: AuditAction,
-    /// The id of what the action concerns: a tenant, a user, a key, an agent or a tool call.
+    /// The id of what the action concerns: a tenant, a user, a key, an agent, a skill or a tool call.
     pub object: String,
     /// The address of the client, if the platform reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

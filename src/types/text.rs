@@ -1,4 +1,4 @@
-//! Text helpers: safe embedding in a line, and shortening.
+//! Text helpers: safe embedding in a line or between tags, and shortening.
 
 /// Returns whether a character is safe within a line: it neither ends the line nor changes the text
 /// direction.
@@ -28,6 +28,35 @@ pub fn ends_around(text: &str, chars: usize, note: impl FnOnce(usize, usize) -> 
 /// Returns whether a text has more than `chars` characters.
 pub fn is_longer(text: &str, chars: usize) -> bool {
     text.len() > chars && text.char_indices().nth(chars).is_some()
+}
+
+/// Replaces the opening bracket of each of these tags, and of lookalikes, by a harmless character. The
+/// number of characters does not change.
+pub fn without_tags(text: &str, tags: &[String]) -> String {
+    let mut harmless = String::with_capacity(text.len());
+    let mut copied = 0;
+    for (at, bracket) in text.match_indices(['<', '＜']) {
+        let remaining = text.get(at + bracket.len()..).unwrap_or_default();
+        let name = remaining.trim_start_matches(|c: char| {
+            matches!(c, '/' | '／') || c.is_whitespace() || c.is_control() || is_unseen(c)
+        });
+        let is = |tag: &String| {
+            let mut name = name.chars().filter(|c| !is_unseen(*c));
+            tag.chars().all(|expected| name.next().is_some_and(|c| c.eq_ignore_ascii_case(&expected)))
+        };
+        if tags.iter().any(is) {
+            harmless.push_str(text.get(copied..at).unwrap_or_default());
+            harmless.push('‹');
+            copied = at + bracket.len();
+        }
+    }
+    harmless.push_str(text.get(copied..).unwrap_or_default());
+    harmless
+}
+
+/// Returns whether a character is invisible.
+pub fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! Reads what a prompt shows of a workspace before each step: the starts of a few files and the paths below a
-//! folder, once for the shared tree over the template and once for the user's tree.
+//! Reads what a prompt shows of a workspace before each step: the starts of a few files, the front matter of all skills
+//! and the paths below a folder, once for the shared tree over the template and once for the user's tree.
 //!
 //! Both stored trees are queried at once, and the contents that this isolate has cached are not sent again. A
 //! glance therefore costs one round trip to the table and few bytes; none while the last one is fresh and this
 //! isolate has changed no file since. It reads the stored trees only, without the layers added by
 //! [`Workspaces::with_layer`].
 
-use super::{FileScope, Stores, Workspaces};
+use super::skills::{FrontMatter, HEAD_CHARS, MAX_SKILLS, Skill, SkillError, folder_of, read_head};
+use super::{FileScope, Layer, Stores, Workspaces, layout};
 use crate::ports::{
     FileError, Filesystem,
-    filesystem::{Content, Entry, FileResult, Glance, Tree},
+    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Heads, Tree},
     within,
 };
 use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
@@ -39,6 +40,8 @@ pub struct GlanceOptions {
     pub folder: PathPrefix,
     /// Maximum number of listed paths of each layer.
     pub limit: usize,
+    /// Whether the skills are read.
+    pub skills: bool,
     /// How long a result is fresh.
     pub fresh: Duration,
     /// Timeout of a query.
@@ -72,12 +75,20 @@ pub struct LayerView {
     pub listed: Vec<FilePath>,
     /// Whether there are more paths than `listed` contains.
     pub is_cut: bool,
+    /// The skills, sorted by name.
+    pub skills: Vec<Skill>,
+    /// Whether there are more skills than `skills` contains.
+    pub has_more_skills: bool,
 }
+
+/// The front matter of a `SKILL.md`, read once for all steps.
+type Head = Rc<Result<FrontMatter, SkillError>>;
 
 /// The last known state of one tree.
 #[derive(Clone, Default)]
 struct TreeState {
     files: BTreeMap<FilePath, (Entry, Bytes)>,
+    heads: Vec<(Entry, Head)>,
     listed: Vec<FilePath>,
     /// The last query; `None` if there was none.
     query: Option<Query>,
@@ -97,15 +108,27 @@ pub struct WorkspaceGlance {
     stores: Rc<Stores>,
     template: Rc<dyn Filesystem>,
     options: GlanceOptions,
+    /// The folder of the skills.
+    skills: PathPrefix,
     /// Most recently used first.
     cache: RefCell<VecDeque<(Tree, Rc<TreeState>)>>,
+    /// What a hook has read, for the next hook of the same step.
+    kept: RefCell<Option<(Owner, View)>>,
 }
 
 impl Workspaces {
     /// Creates a reader of these files in any workspace.
     pub fn glance(&self, options: GlanceOptions) -> WorkspaceGlance {
         let (stores, template) = (Rc::clone(&self.stores), Rc::clone(&self.template));
-        WorkspaceGlance { stores, template, options, cache: RefCell::default() }
+        let skills = PathPrefix::parse(layout::SKILLS).unwrap_or_default();
+        WorkspaceGlance {
+            stores,
+            template,
+            options,
+            skills,
+            cache: RefCell::default(),
+            kept: RefCell::default(),
+        }
     }
 }
 
@@ -162,25 +185,60 @@ impl WorkspaceGlance {
         known: &[Rc<TreeState>],
         query: Query,
     ) -> FileResult<Vec<Rc<TreeState>>> {
-        let etags: Vec<String> = known
+        let etag = |(entry, _): &(Entry, _)| entry.etag.clone();
+        let known_files: Vec<String> = known
             .iter()
             .flat_map(|state| state.files.values())
             .map(|(entry, _)| entry.etag.clone())
             .collect();
+        let known_heads: Vec<String> = known.iter().flat_map(|state| &state.heads).map(etag).collect();
         let GlanceOptions { wanted, max_chars, folder, limit, .. } = &self.options;
-        let glance = Glance { wanted, known: &etags, max_chars: *max_chars, folder, limit: limit + 1 };
+        let heads = Heads {
+            folder: &self.skills,
+            file: layout::SKILL_FILE,
+            known: &known_heads,
+            max_chars: HEAD_CHARS,
+            // One to see whether there are more, and one for the drafts.
+            limit: MAX_SKILLS + 2,
+        };
+        let heads = self.options.skills.then_some(heads);
+        let glance =
+            Glance { wanted, known: &known_files, max_chars: *max_chars, folder, limit: limit + 1, heads };
         let scopes: Vec<&str> = trees.iter().map(|tree| tree.scope.as_str()).collect();
         let seen = self.stores.table.glance(tenant, &scopes, &glance).await?;
         let mut states = Vec::with_capacity(trees.len());
-        for (tree, glimpse) in trees.iter().zip(seen) {
-            let files = glimpse.files.into_iter().map(|(entry, content)| self.start(known, entry, content));
+        for (tree, GlanceResult { files, heads, listed }) in trees.iter().zip(seen) {
+            let files = files.into_iter().map(|(entry, content)| self.start(known, entry, content));
             let files = try_join_all(files).await?.into_iter().map(|file| (file.0.path.clone(), file));
-            let (files, listed) = (files.collect(), glimpse.listed);
-            let state = Rc::new(TreeState { files, listed, query: Some(query) });
+            let files = files.collect();
+            let heads = heads
+                .into_iter()
+                .map(|(entry, start)| head(known, entry, start))
+                .collect::<Result<_, _>>()?;
+            let state = Rc::new(TreeState { files, heads, listed, query: Some(query) });
             self.update_cache(tree.clone(), &state);
             states.push(state);
         }
         Ok(states)
+    }
+
+    /// Reads the current state, or the last known one with the error that prevented it.
+    pub async fn read_or_last(&self, owner: &Owner) -> (View, Option<FileError>) {
+        match self.read(owner).await {
+            Ok(view) => (view, None),
+            Err(error) => (self.last(owner).await.unwrap_or_default(), Some(error)),
+        }
+    }
+
+    /// Keeps what a hook has read for the next hook of the same step, which calls [`WorkspaceGlance::take_kept`] before
+    /// anything else runs.
+    pub fn keep(&self, owner: Owner, view: View) {
+        *self.kept.borrow_mut() = Some((owner, view));
+    }
+
+    /// Returns what an earlier hook of the same step has kept.
+    pub fn take_kept(&self, owner: &Owner) -> Option<View> {
+        self.kept.take().filter(|(of, _)| of == owner).map(|(_, view)| view)
     }
 
     /// Returns the last known state; without a cached state, only the template.
@@ -226,6 +284,7 @@ impl WorkspaceGlance {
         let mut bytes = 0;
         let fits = |(_, state): &&(Tree, Rc<TreeState>)| {
             bytes += state.files.values().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            bytes += state.heads.iter().map(|(entry, head)| cached_bytes(entry, head)).sum::<usize>();
             bytes <= MAX_CACHED_BYTES
         };
         let fit = cache.iter().take(MAX_CACHED_TREES).take_while(fits).count();
@@ -240,17 +299,34 @@ impl WorkspaceGlance {
             files.insert(file.entry.path.clone(), FileStart { entry: file.entry, bytes: file.bytes });
         }
         let listed = self.template.list(folder, None, limit + 1).await?.into_iter().map(|entry| entry.path);
-        let template = LayerView { files, listed: listed.collect(), is_cut: false };
+        let listed = listed.collect();
+        let skills = self.template_skills().await?;
+        let template = LayerView { files, listed, skills, ..LayerView::default() };
         let none = TreeState::default();
         let [user, shared] = [states.first(), states.get(1)].map(|state| state.map_or(&none, |state| state));
-        let shared = self.layer(template, shared);
-        let mut user = self.layer(LayerView::default(), user);
+        let shared = self.layer(template, shared, Layer::Shared);
+        let mut user = self.layer(LayerView::default(), user, Layer::User);
         user.listed.retain(|path| !shared.listed.contains(path));
         Ok(View { shared, user })
     }
 
+    /// Returns the skills of the template.
+    async fn template_skills(&self) -> FileResult<Vec<Skill>> {
+        if !self.options.skills {
+            return Ok(Vec::new());
+        }
+        let mut skills = Vec::new();
+        for entry in self.template.list(&self.skills, None, usize::MAX).await? {
+            if let Some(name) = folder_of(&entry.path) {
+                let file = self.template.read(&entry.path).await?;
+                skills.push(Skill::of_file(name, Layer::Shared, &file));
+            }
+        }
+        Ok(skills)
+    }
+
     /// Returns a tree over the layer below it.
-    fn layer(&self, below: LayerView, state: &TreeState) -> LayerView {
+    fn layer(&self, below: LayerView, state: &TreeState, layer: Layer) -> LayerView {
         let mut files = below.files;
         for (path, (entry, bytes)) in &state.files {
             // A file hides the one below, unless it is empty.
@@ -261,8 +337,49 @@ impl WorkspaceGlance {
         let listed: BTreeSet<FilePath> =
             below.listed.into_iter().chain(state.listed.iter().cloned()).collect();
         let is_cut = listed.len() > self.options.limit;
-        LayerView { files, listed: listed.into_iter().take(self.options.limit).collect(), is_cut }
+        let listed = listed.into_iter().take(self.options.limit).collect();
+        let (skills, has_more_skills) = self.skills(below.skills, state, layer);
+        LayerView { files, listed, is_cut, skills, has_more_skills }
     }
+
+    /// Returns the skills of a tree over those below it, and whether there are more.
+    fn skills(&self, below: Vec<Skill>, state: &TreeState, layer: Layer) -> (Vec<Skill>, bool) {
+        let mut skills: BTreeMap<String, Skill> =
+            below.into_iter().map(|skill| (skill.name.clone(), skill)).collect();
+        for (entry, head) in state.heads.iter().filter(|(entry, _)| entry.bytes > 0) {
+            if let Some(name) = folder_of(&entry.path) {
+                skills.insert(name.to_owned(), Skill::new(name, layer, &entry.etag, head));
+            }
+        }
+        // A requested file may be that of a skill, too.
+        for (entry, start) in state.files.values().filter(|(entry, _)| self.options.skills && entry.bytes > 0)
+        {
+            if let Some(name) = folder_of(&entry.path) {
+                let head = read_head(entry, start);
+                skills.insert(name.to_owned(), Skill::new(name, layer, &entry.etag, &head));
+            }
+        }
+        let has_more = skills.len() > MAX_SKILLS;
+        (skills.into_values().take(MAX_SKILLS).collect(), has_more)
+    }
+}
+
+/// Returns the front matter of a skill: from its start, or as it is known.
+fn head(known: &[Rc<TreeState>], entry: Entry, start: Option<Bytes>) -> FileResult<(Entry, Head)> {
+    let head = match start {
+        Some(start) => Rc::new(read_head(&entry, &start)),
+        None => {
+            let mut heads = known.iter().flat_map(|state| &state.heads);
+            let same = heads.find(|(known, _)| known.etag == entry.etag).map(|(_, head)| Rc::clone(head));
+            same.ok_or_else(|| FileError::Unavailable("the start of a skill is missing".into()))?
+        }
+    };
+    Ok((entry, head))
+}
+
+/// Returns about how many bytes a head takes in the cache.
+fn cached_bytes(entry: &Entry, head: &Head) -> usize {
+    entry.path.as_str().len() + entry.etag.len() + head.as_ref().as_ref().map_or(0, FrontMatter::bytes)
 }
 
 /// Returns the user's tree and the shared tree.

@@ -12,6 +12,10 @@ pub const KNOWLEDGE: &str = "knowledge/";
 pub const KNOWLEDGE_INDEX: &str = "knowledge/KNOWLEDGE.md";
 /// Folder of skills, `<name>/SKILL.md`.
 pub const SKILLS: &str = "skills/";
+/// Folder of skills that wait for their promotion, `<name>/SKILL.md`.
+pub const DRAFTS: &str = "skills/_drafts/";
+/// Name of the file with the front matter and the instructions of a skill.
+pub const SKILL_FILE: &str = "SKILL.md";
 /// Folder of subagents, `<id>.md`.
 pub const SUBAGENTS: &str = "subagents/";
 /// Folder of daily logs.

@@ -2,6 +2,7 @@ mod glance;
 mod limits;
 mod pauses;
 mod searches;
+mod skills;
 
 use super::{pace::Pace, pattern::Pattern, search::Grep, *};
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemoryFiles, SeededEntropy};

@@ -42,7 +42,7 @@ fn the_standard_agent_has_these_hooks() {
         matrix,
         [
             (HookEvent::PreCall, vec![]),
-            (HookEvent::PreReasoning, vec!["workspace_context"]),
+            (HookEvent::PreReasoning, vec!["workspace_context", "skills"]),
             (HookEvent::PostReasoning, vec!["agent_trace"]),
             (HookEvent::PreActing, vec![]),
             (HookEvent::PostActing, vec!["agent_trace", "tool_result_eviction"]),

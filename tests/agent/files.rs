@@ -25,7 +25,7 @@ fn stage() -> Stage {
             .collect();
         answer(if calls.is_empty() { vec![Part::text("done")] } else { calls })
     };
-    Stage::scripted(script, |builder| builder.without_hook("workspace_context")).0
+    Stage::scripted(script, |builder| builder.without_hook("workspace_context").without_hook("skills")).0
 }
 
 /// The records of the outcomes of a turn's calls.

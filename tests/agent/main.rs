@@ -47,6 +47,7 @@ mod replay;
 mod responses;
 mod scripts;
 mod settings;
+mod skills;
 mod stage;
 mod state;
 mod stored;

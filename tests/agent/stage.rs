@@ -5,6 +5,7 @@ mod tools;
 use super::others::Others;
 use edge_harness::agent::{
     AgentVersions, Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts,
+    settings::SkillSettings,
 };
 use edge_harness::http::faces::a2a::PushSender;
 use edge_harness::memory::{Flush, Memories, MemorySettings};
@@ -67,6 +68,10 @@ pub struct Stage {
     pub context: RefCell<ContextSettings>,
     /// The modes of later instances; none by default.
     pub modes: RefCell<Vec<Mode>>,
+    /// The skills of later instances.
+    pub skills: RefCell<SkillSettings>,
+    /// How long later instances use the files in the prompt without reading them again.
+    pub fresh: Cell<Duration>,
     /// The kinds of subagents of later instances; no subagents by default.
     pub subagents: RefCell<Option<Vec<SubagentKind>>>,
     pub others: Rc<Others>,
@@ -125,6 +130,8 @@ impl Stage {
             context: RefCell::default(),
             modes: RefCell::default(),
             subagents: RefCell::default(),
+            skills: RefCell::default(),
+            fresh: Cell::new(ms(1_000)),
             others: Rc::default(),
             receivers: Rc::default(),
             entropy: Rc::default(),
@@ -147,6 +154,8 @@ impl Stage {
         standard.directory = self.directory.clone();
         standard.context = self.context.borrow().clone();
         standard.settings.modes = self.modes.borrow().clone();
+        standard.settings.skills = self.skills.borrow().clone();
+        standard.settings.context.fresh = self.fresh.get();
         standard.settings.subagents = self.subagents.borrow().clone();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)

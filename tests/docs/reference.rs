@@ -2,11 +2,15 @@
 //! memory, and are compared by their shape: the names and types of all fields.
 
 use super::{generate, page, rows, section, source_of};
-use edge_harness::platform::in_memory::{ScriptedHttp, models::answer};
+use edge_harness::agent::{DynTool, settings::SkillSettings};
+use edge_harness::platform::in_memory::{
+    ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy, models::answer,
+};
 use edge_harness::session::view::TurnAnswer;
 use edge_harness::testkit::TestSession;
-use edge_harness::tools::{Subagent, WebFetch};
+use edge_harness::tools::{Subagent, WebFetch, skills};
 use edge_harness::types::{Category, ErrorCode, ModelErrorKind, ModelRequest, Part, Policy, Rules, ToolSpec};
+use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use pretty_assertions::assert_eq;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -125,10 +129,12 @@ fn the_table_of_tools_has_every_built_in_tool() {
         seen.replace(request.tools.to_vec());
         answer(vec![Part::text("ok")])
     };
-    // The two tools that need a setting.
+    // The tools that need a setting.
     let web_fetch = WebFetch::new(Rc::new(ScriptedHttp::default()), "*").unwrap();
-    let session =
-        TestSession::scripted(script, |agent| agent.tool(web_fetch).dyn_tool(Rc::new(Subagent::new(&[]))));
+    let session = TestSession::scripted(script, |agent| {
+        let agent = agent.tool(web_fetch).dyn_tool(Rc::new(Subagent::new(&[])));
+        proposer().into_iter().fold(agent, |agent, tool| agent.dyn_tool(tool))
+    });
     session.ask("Hello");
 
     let own = "const NAME: &'static str = \"";
@@ -149,6 +155,16 @@ fn the_table_of_tools_has_every_built_in_tool() {
         writeln!(table, "| `{name}` | {category}{control} | {effect} | {sentence} |").unwrap();
     }
     generate(PAGE, "tools", &format!("{table}\n"));
+}
+
+/// Returns the tool `propose_skill`.
+fn proposer() -> Option<Rc<dyn DynTool>> {
+    let settings = SkillSettings { drafts: true, ..SkillSettings::default() };
+    let (clock, entropy) = (Rc::new(ManualClock::default()), Rc::new(SeededEntropy::default()));
+    let stores =
+        Stores::new(Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()), clock, entropy);
+    let workspaces = Rc::new(Workspaces::new(stores, Bundle::default()));
+    skills::family(workspaces, Rc::new(MemoryLog::default()), &settings).pop()
 }
 
 /// Returns the first two cells of each row below a heading of the page, sorted.

@@ -19,6 +19,7 @@ mod moves;
 mod rules;
 mod signatures;
 mod signer;
+mod skills;
 mod stage;
 mod tickets;
 mod tokens;

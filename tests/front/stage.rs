@@ -3,6 +3,7 @@
 use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
+use edge_harness::agent::settings::SkillSettings;
 use edge_harness::http::{
     AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace,
     Refusals, RequestBlocks, Response, handle,
@@ -194,6 +195,7 @@ pub fn config() -> GatewayConfig {
             instructions: Some("Write a plan.".into()),
             ..Mode::default()
         }],
+        skills: SkillSettings::default(),
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
         limits: TenantLimits::default(),

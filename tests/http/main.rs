@@ -40,6 +40,7 @@ mod providers;
 mod recovery;
 mod rows;
 mod shards;
+mod skills;
 mod socket;
 mod subagents;
 mod tenants;

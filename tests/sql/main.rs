@@ -4,6 +4,7 @@
 
 mod agents;
 mod audit;
+mod glance;
 mod index;
 mod migrations;
 mod moves;

@@ -967,6 +967,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/skills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the skills of a user with an agent, by name.
+         * @description With the drafts that wait for a promotion, and the malformed ones.
+         */
+        get: operations["listSkills"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/skills/{name}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a draft a skill. */
+        post: operations["promoteSkill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tickets": {
         parameters: {
             query?: never;
@@ -1233,7 +1270,7 @@ export interface components {
             type: "artifact.stored";
         };
         /** @description What was done. */
-        AuditAction: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "approval.decided";
+        AuditAction: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "skill.promoted" | "approval.decided";
         /** @description One row of the audit trail. It contains ids, rules and limits, but no secrets and no content of users. */
         AuditEntry: {
             /** @description What was done. */
@@ -1253,7 +1290,7 @@ export interface components {
             };
             /** @description The row's id. Ids sort by time. */
             id: string;
-            /** @description The id of what the action concerns: a tenant, a user, a key or a tool call. */
+            /** @description The id of what the action concerns: a tenant, a user, a key, a skill or a tool call. */
             object: string;
             /** @description The id of the request. */
             request_id?: string;
@@ -2253,6 +2290,13 @@ export interface components {
             next_cursor: string | null;
         };
         /** @description A page as clients see it. */
+        PageOfSkill: {
+            /** @description The entries. */
+            data: components["schemas"]["Skill"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
         PageOfTenant: {
             /** @description The entries. */
             data: components["schemas"]["Tenant"][];
@@ -2767,6 +2811,25 @@ export interface components {
             strategy?: string;
             /** @description Their estimated tokens. */
             tokens: number;
+        };
+        /** @description A skill, a draft of one, or a malformed one. */
+        Skill: {
+            /** @description What the skill is for and when to use it. Absent if the skill is malformed. */
+            description?: string;
+            /** @description Whether it waits for a promotion. */
+            draft: boolean;
+            /** @description Why the skill is malformed. */
+            error?: string;
+            /** @description The layer that a file comes from. */
+            layer: "user" | "shared";
+            name: string;
+            /** @description The etag of its `SKILL.md`. That of a draft changes with any of its files. */
+            version: string;
+        };
+        /** @description Where a draft goes. */
+        SkillPromotion: {
+            /** @description The layer, by default that of the user. `shared` needs the scope `admin`. */
+            layer?: "user" | "shared";
         };
         /** @description A document that a tool returned. */
         Source: {
@@ -5039,7 +5102,7 @@ export interface operations {
                 /** @description The time before which the rows were written. */
                 to?: string;
                 /** @description Only rows of this action. */
-                action?: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "approval.decided";
+                action?: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "skill.promoted" | "approval.decided";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */
@@ -7724,6 +7787,115 @@ export interface operations {
             422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listSkills: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of skills. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfSkill"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    promoteSkill: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+            };
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+                /** @description The version of the draft that you have reviewed. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The name of the skill. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "layer": "user"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SkillPromotion"];
+            };
+        };
+        responses: {
+            /** @description The skill. */
+            200: {
+                headers: {
+                    /** @description The version of the skill. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Skill"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `precondition_failed`: The resource does not match the request's precondition. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            501: components["responses"]["NotConfigured"];
             503: components["responses"]["Unavailable"];
         };
     };

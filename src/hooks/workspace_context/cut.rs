@@ -90,32 +90,3 @@ pub fn level(demands: &[usize], total: usize) -> usize {
     }
     total
 }
-
-/// Replaces the opening bracket of each of these tags, and of lookalikes, by a harmless character. The
-/// number of characters does not change.
-pub fn without_tags(text: &str, tags: &[String]) -> String {
-    let mut harmless = String::with_capacity(text.len());
-    let mut copied = 0;
-    for (at, bracket) in text.match_indices(['<', '＜']) {
-        let remaining = text.get(at + bracket.len()..).unwrap_or_default();
-        let name = remaining.trim_start_matches(|c: char| {
-            matches!(c, '/' | '／') || c.is_whitespace() || c.is_control() || is_unseen(c)
-        });
-        let is = |tag: &String| {
-            let mut name = name.chars().filter(|c| !is_unseen(*c));
-            tag.chars().all(|expected| name.next().is_some_and(|c| c.eq_ignore_ascii_case(&expected)))
-        };
-        if tags.iter().any(is) {
-            harmless.push_str(text.get(copied..at).unwrap_or_default());
-            harmless.push('‹');
-            copied = at + bracket.len();
-        }
-    }
-    harmless.push_str(text.get(copied..).unwrap_or_default());
-    harmless
-}
-
-/// Returns whether a character is invisible.
-fn is_unseen(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
-}

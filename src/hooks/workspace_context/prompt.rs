@@ -3,9 +3,9 @@
 //! The operator's files come first and get room first. What the user or the agent wrote follows, marked as
 //! untrusted, so that it can neither pass for the operator's instructions nor displace them.
 
-use super::cut::{Piece, Rest, level, without_tags};
+use super::cut::{Piece, Rest, level};
 use crate::agent::settings::ContextSettings;
-use crate::types::{FilePath, call::untrusted};
+use crate::types::{FilePath, call::untrusted, text::without_tags};
 use crate::workspace::{
     glance::{FileStart, LayerView, View},
     layout,

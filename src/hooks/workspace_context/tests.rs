@@ -1,7 +1,7 @@
 use super::{cut::*, prompt::Prompt};
 use crate::agent::settings::ContextSettings;
 use crate::ports::filesystem::Entry;
-use crate::types::{FilePath, Timestamp};
+use crate::types::{FilePath, Timestamp, text::without_tags};
 use crate::workspace::{
     glance::{FileStart, LayerView, View},
     layout,
@@ -25,7 +25,7 @@ fn layer(files: &[(&str, &str)], listed: &[&str]) -> LayerView {
     LayerView {
         files: files.iter().map(start).collect(),
         listed: listed.iter().map(|at| path(at)).collect(),
-        is_cut: false,
+        ..LayerView::default()
     }
 }
 

@@ -297,6 +297,23 @@ pub(super) struct File {
     layer: Layer,
 }
 
+/// A skill, a draft of one, or a malformed one.
+#[derive(JsonSchema)]
+pub(super) struct Skill {
+    name: String,
+    layer: Layer,
+    /// The etag of its `SKILL.md`. That of a draft changes with any of its files.
+    version: String,
+    /// Whether it waits for a promotion.
+    draft: bool,
+    /// What the skill is for and when to use it. Absent if the skill is malformed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// Why the skill is malformed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
 /// The best hits first.
 #[derive(JsonSchema)]
 pub(super) struct MemoryHits {

@@ -2,13 +2,14 @@
 
 use super::operation::{ErrorForm, JSON, Operation};
 use super::shapes::{
-    Added, Consolidated, Erasing, File, Health, MemoryHits, Model, Models, Ready, UsageReport,
+    Added, Consolidated, Erasing, File, Health, MemoryHits, Model, Models, Ready, Skill, UsageReport,
 };
 use crate::http::memory::{
     Search, Space,
     import::{Facts, Turns},
 };
 use crate::http::page::Page;
+use crate::http::skills::Promotion;
 use crate::types::ErrorCode::{
     InvalidRequest, MemoryBusy, NotConfigured, PreconditionFailed, QuotaExceeded, ReadOnly, Unavailable,
 };
@@ -90,6 +91,26 @@ pub(super) fn files() -> Vec<Operation> {
 
 const LAYER: &str = "The user's own files, or those that all users of the agent share. Without it, a read finds both, and a \
                      write changes the user's own.";
+
+pub(super) fn skills() -> Vec<Operation> {
+    vec![
+        owned(Operation::get(
+            "/v1/skills",
+            "listSkills",
+            "Lists the skills of a user with an agent, by name.",
+        ))
+        .text("With the drafts that wait for a promotion, and the malformed ones.")
+        .list()
+        .returns::<Page<Skill>>(200, "A page of skills."),
+        owned(Operation::post("/v1/skills/{name}/promote", "promoteSkill", "Makes a draft a skill."))
+            .header("If-Match", "The version of the draft that you have reviewed.")
+            .body::<Promotion>(json!({ "layer": "user" }))
+            .optional()
+            .returns::<Skill>(200, "The skill.")
+            .with("ETag", "The version of the skill.")
+            .fails(&[PreconditionFailed, QuotaExceeded, NotConfigured]),
+    ]
+}
 
 pub(super) fn memory() -> Vec<Operation> {
     let search = "/v1/memory/search";

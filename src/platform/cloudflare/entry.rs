@@ -148,6 +148,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         dev: config.dev,
         origins: config.cors_origins.clone(),
         modes: config.agent.modes.clone(),
+        skills: config.agent.skills.clone(),
         models,
         shards,
         limits: config.limits.clone(),

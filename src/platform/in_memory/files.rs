@@ -2,7 +2,9 @@
 
 use crate::ports::{
     FileError, FileTable,
-    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
+    filesystem::{
+        Content, Entry, FileResult, Glance, GlanceResult, Heads, MAX_FILES, Precondition, Row, Tree,
+    },
 };
 use crate::types::{FilePath, PathPrefix, StorageLimits, StorageUse, TenantId, Timestamp};
 use async_trait::async_trait;
@@ -117,6 +119,24 @@ impl State {
         self.rows.iter().filter(move |((own, _), _)| own == tree).map(|((_, path), row)| (path, row))
     }
 
+    fn heads(&self, tree: &Tree, wanted: &[FilePath], heads: &Heads<'_>) -> Vec<(Entry, Option<Bytes>)> {
+        let inside = self.of(tree).filter_map(|(path, _)| path.as_str().strip_prefix(heads.folder.as_str()));
+        let mut names: Vec<_> = inside.map(|path| path.split_once('/').ok_or(path)).collect();
+        // A file of the folder is an error here.
+        names.dedup_by_key(|name| name.map(|(folder, _)| folder));
+        let folders = names.into_iter().take(heads.limit).flatten();
+        let paths = folders.filter_map(|(name, _)| {
+            FilePath::parse(&format!("{}{name}/{}", heads.folder.as_str(), heads.file)).ok()
+        });
+        let rows =
+            paths.filter(|path| !wanted.contains(path)).filter_map(|path| self.rows.get(&key(tree, &path)));
+        rows.map(|row| {
+            let is_known = heads.known.contains(&row.entry.etag);
+            (row.entry.clone(), (!is_known).then(|| text_start(&row.content, heads.max_chars)))
+        })
+        .collect()
+    }
+
     fn glimpse(&self, tree: &Tree, glance: &Glance<'_>) -> GlanceResult {
         let wanted = self.of(tree).filter(|(path, _)| glance.wanted.contains(path));
         let below = self.of(tree).map(|(path, _)| path).filter(|path| glance.folder.fits(path.as_str()));
@@ -127,16 +147,30 @@ impl State {
         };
         GlanceResult {
             files: wanted.map(|(_, row)| (row.entry.clone(), content(row))).collect(),
+            heads: glance.heads.map(|heads| self.heads(tree, glance.wanted, &heads)).unwrap_or_default(),
             listed: below.take(glance.limit).cloned().collect(),
         }
     }
 }
 
+/// Returns the first characters of a text that is stored in its row; nothing of other content.
+fn text_start(content: &Content, max_chars: usize) -> Bytes {
+    match content {
+        Content::Inline(bytes) if text(bytes).is_some() => start(bytes, max_chars),
+        _ => Bytes::new(),
+    }
+}
+
 /// Returns the first characters of a text; binary content completely.
 fn start(bytes: &Bytes, max_chars: usize) -> Bytes {
-    let text = std::str::from_utf8(bytes).ok();
-    let end = text.and_then(|text| text.char_indices().nth(max_chars)).map_or(bytes.len(), |(end, _)| end);
+    let end =
+        text(bytes).and_then(|text| text.char_indices().nth(max_chars)).map_or(bytes.len(), |(end, _)| end);
     bytes.slice(..end)
+}
+
+/// Returns the content as text; `None` for what a database would not store as text.
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
 fn key(tree: &Tree, path: &FilePath) -> (Tree, FilePath) {
@@ -171,7 +205,9 @@ impl FileTable for MemoryFiles {
             seen.iter().flat_map(|glimpse| &glimpse.files).filter_map(|(_, content)| content.as_ref());
         let bytes =
             contents.map(|content| if let Content::Inline(bytes) = content { bytes.len() } else { 0 });
-        self.glanced.set(self.glanced.get() + bytes.sum::<usize>());
+        let heads = seen.iter().flat_map(|glimpse| &glimpse.heads);
+        let head_bytes = heads.map(|(_, start)| start.as_ref().map_or(0, Bytes::len));
+        self.glanced.set(self.glanced.get() + bytes.chain(head_bytes).sum::<usize>());
         Ok(seen)
     }
 

@@ -58,6 +58,7 @@ impl AgentConfig {
             settings.subagents = Some(kinds);
         }
         set(&mut settings.modes, definition.modes);
+        set(&mut settings.skills, definition.skills);
         set(&mut settings.own_permissions, definition.permissions);
         set(&mut settings.reflect_every, definition.reflection.map(|reflection| reflection.every));
         set(&mut settings.judges, definition.judges);
@@ -143,6 +144,7 @@ impl Definition {
             external_tools: some(&external),
             subagents: settings.subagents.clone(),
             modes: Some(settings.modes.clone()),
+            skills: Some(settings.skills.clone()),
             permissions: Some(settings.permissions.clone()),
             context: Some(ContextDefinition {
                 strategy: Some(config.strategy()),

@@ -3,7 +3,7 @@
 use super::{Config, Kind, Setting, Topic, ValueError, faults, value};
 use crate::agent::{ExternalTool, Judge, Tool, external_tool::Declared};
 use crate::session::Modes;
-use crate::tools::{ReadArtifact, Recall};
+use crate::tools::{LoadSkill, ReadArtifact, Recall};
 use crate::types::{AgentId, FilePath, Mode, SubagentKind};
 use serde_json::Value;
 use std::time::Duration;
@@ -79,6 +79,31 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "SKILLS",
+            kind: Kind::Variable(|config, text| {
+                config.agent.skills.enabled = match text {
+                    "on" => true,
+                    "0" => false,
+                    other => return Err(ValueError::Unexpected(other.to_owned())),
+                };
+                Ok(())
+            }),
+            default: "on",
+            expects: "on, or 0 to turn skills off",
+            doc: "Whether the agent has the [skills](skills.md) in the folder `skills/` of its workspace, and the tool \
+                  `load_skill`.",
+            example: "",
+        },
+        Setting {
+            name: "SKILL_DRAFTS",
+            kind: Kind::Variable(|config, text| value::turn_on(&mut config.agent.skills.drafts, text)),
+            default: "",
+            expects: "1",
+            doc: "With 1, the agent has the tool `propose_skill`, which writes a [draft of a skill](skills.md#drafts) for a \
+                  person to promote.",
+            example: "",
+        },
+        Setting {
             name: "THINK",
             kind: Kind::Variable(|config, text| {
                 let level = Value::String(text.to_lowercase());
@@ -112,8 +137,8 @@ pub const TOPIC: Topic = Topic {
             expects: "a whole number from 1",
             doc: "Maximum number of tools in a model request. The [control tools](reference.md#built-in-tools), such as \
                   `ask_user` and the tools for plans and tasks, are always offered and do not count. If the agent has more tools than this maximum, the server offers those that best \
-                  match the user's words, which breaks the provider's cache of the prompt when the words change. `read_artifact` \
-                  and `recall` are always among them. Not set: all tools; with more than 40, \
+                  match the user's words, which breaks the provider's cache of the prompt when the words change. `read_artifact`, \
+                  `recall` and `load_skill` are always among them. Not set: all tools; with more than 40, \
                   [a stable selection](agents.md#many-tools).",
             example: "",
         },
@@ -235,8 +260,8 @@ fn select_tools(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let cap = value::number(text, 1)?;
     let selection = config.agent.select_tools.get_or_insert_default();
     selection.cap = cap;
-    // No other tools read artifacts or messages that left the context window.
-    selection.always.extend([ReadArtifact::NAME.to_owned(), Recall::NAME.to_owned()]);
+    // No other tools read artifacts, messages that left the context window, or skills.
+    selection.always.extend([ReadArtifact::NAME, Recall::NAME, LoadSkill::NAME].map(str::to_owned));
     Ok(())
 }
 

@@ -92,7 +92,10 @@ fn values_become_settings() {
     assert_eq!(with("REFLECT_EVERY", "3").agent.reflect_every, 3);
     assert_eq!(with("ARTIFACT_TTL_S", "60").agent.artifact_ttl, Duration::from_secs(60));
     let chosen = with("SELECT_TOOLS", "12").agent.select_tools.unwrap();
-    assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned(), "recall".to_owned()]));
+    assert_eq!(
+        (chosen.cap, chosen.always),
+        (12, ["read_artifact", "recall", "load_skill"].map(str::to_owned).to_vec())
+    );
     let evicts = |text: &str| with("EVICT_OVER", text).agent.evict_over;
     assert_eq!((evicts("0"), evicts("100")), (None, Some(100)));
     let files = with("CONTEXT_FILES", "/SOUL.md, docs/style.md,").agent.context.files;
@@ -103,6 +106,8 @@ fn values_become_settings() {
     assert_eq!(denies.default, Some(Policy::Deny));
     let flush = |text: &str| with("MEMORY_FLUSH", text).memory.flush;
     assert_eq!((flush("never"), flush("30")), (Flush::Never, Flush::Every(Duration::from_secs(30))));
+    assert!(!with("SKILLS", "0").agent.skills.enabled && with("SKILLS", "on").agent.skills.enabled);
+    assert!(with("SKILL_DRAFTS", "1").agent.skills.drafts);
     assert_eq!(with("MODES", "[]").agent.modes, []);
     assert_eq!(with("SUBAGENTS", "[]").agent.subagents, Some(vec![]));
     assert_eq!(with("CORS_ORIGINS", "https://a.example, ,").cors_origins, ["https://a.example"]);

@@ -95,10 +95,14 @@ impl Subject {
             .is_none_or(|forms| forms.iter().any(|form| self.kind.matches(&rule.pattern, form)))
     }
 
-    /// Returns whether the subject may be one of these files. A path that leaves the workspace is none of them, and no
-    /// tool accepts it.
+    /// Returns whether the subject may be one of these files, or below one of these folders. A path that leaves the
+    /// workspace is none of them, and no tool accepts it.
     pub(super) fn may_be(&self, files: &[FilePath]) -> bool {
-        let is_file = |form: &String| files.iter().any(|file| file.as_str() == form);
+        let is_file = |form: &String| {
+            files.iter().any(|file| {
+                form.strip_prefix(file.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
         matches!(self.kind, Kind::Path) && self.forms.as_ref().is_some_and(|forms| forms.iter().any(is_file))
     }
 

@@ -225,7 +225,7 @@ fn decide(session: &SessionPermissions, tool: &ToolSpec, args: Value) -> Policy 
 
 #[test]
 fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
-    let files = ["AGENTS.md", "docs/style.md"].map(|path| FilePath::parse(path).unwrap());
+    let files = ["AGENTS.md", "docs/style.md", "skills"].map(|path| FilePath::parse(path).unwrap());
     let verdict = |operators: &Rules, session: &SessionPermissions, tool: &ToolSpec, args: Value| {
         let layers = vec![operators];
         Permissions { layers, session, context_files: &files, read_only: false }.decide(tool, &args)
@@ -239,6 +239,10 @@ fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
         (json!({"path": "./x/../AGENTS.md"}), &asks),
         (json!({"from": "a.md", "to": "docs//style.md"}), &asks),
         (json!({"from": "docs/style.md", "to": "a.md"}), &asks),
+        (json!({"path": "skills/pdf/SKILL.md"}), &asks),
+        (json!({"path": "x/../skills/a"}), &asks),
+        (json!({"path": "skills2/a"}), &Verdict::Allow),
+        (json!({"path": "a/skills/b"}), &Verdict::Allow),
         (json!({"path": "../AGENTS.md"}), &Verdict::Allow),
         (json!({"path": "x/AGENTS.md"}), &Verdict::Allow),
         (json!({"path": "agents.md"}), &Verdict::Allow),

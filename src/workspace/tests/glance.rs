@@ -19,7 +19,7 @@ fn open(all: &Workspaces) -> WorkspaceGlance {
 fn open_with(all: &Workspaces, fresh: Duration) -> WorkspaceGlance {
     let wanted = ["AGENTS.md", "MEMORY.md", "knowledge/KNOWLEDGE.md"].map(path).to_vec();
     let (folder, timeout) = (prefix("knowledge/"), Duration::from_secs(2));
-    all.glance(GlanceOptions { wanted, max_chars: 100, folder, limit: 3, fresh, timeout })
+    all.glance(GlanceOptions { wanted, max_chars: 100, folder, limit: 3, skills: true, fresh, timeout })
 }
 
 fn owner(tenant: &TenantId, agent: &str, user: &str) -> Owner {

@@ -5,16 +5,18 @@
 //! stored as base64.
 
 use super::{Database, Shards, list, number, time, timestamp};
-use crate::platform::sql::{Sql, SqlError, storage};
+use crate::platform::sql::{
+    Sql, SqlError,
+    glance::{self, content_of},
+    storage,
+};
 use crate::ports::{
     FileError, FileTable,
     directory::SHARDS_PER_SWEEP,
-    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Precondition, Row, Tree},
+    filesystem::{Entry, FileResult, Glance, GlanceResult, Precondition, Row, Tree},
 };
 use crate::types::{FilePath, PathPrefix, StorageLimits, TenantId, Timestamp, UserId, time::in_turn};
 use async_trait::async_trait;
-use base64::{Engine, engine::general_purpose::STANDARD};
-use bytes::Bytes;
 use futures::future::try_join_all;
 use serde::{Deserialize, de::IgnoredAny};
 use std::{collections::BTreeMap, rc::Rc};
@@ -62,27 +64,6 @@ impl FileRow {
     }
 }
 
-/// Reads the columns `kind` and `content`.
-fn content_of(kind: &str, content: String) -> FileResult<Content> {
-    Ok(match kind {
-        "blob" => Content::Blob(content),
-        "text" => Content::Inline(content.into()),
-        _ => Content::Inline(decoded(&content)?),
-    })
-}
-
-/// A file of a tree. If `kind` is null, only its path was selected.
-#[derive(Deserialize)]
-struct GlanceRow {
-    part: f64,
-    path: FilePath,
-    etag: String,
-    bytes: f64,
-    updated_at: f64,
-    kind: Option<String>,
-    content: Option<String>,
-}
-
 #[derive(Deserialize)]
 struct ScopeRow {
     scope: String,
@@ -128,47 +109,6 @@ impl From<SqlError> for FileError {
     }
 }
 
-/// Decodes content stored as base64.
-fn decoded(content: &str) -> FileResult<Bytes> {
-    let bytes = STANDARD.decode(content).map_err(|error| FileError::Unavailable(error.to_string()))?;
-    Ok(bytes.into())
-}
-
-/// Queries trees that are on one shard, each with the number of its part of the result.
-async fn glance_at(
-    shard: &Database,
-    tenant: &TenantId,
-    scopes: &[(usize, &str)],
-    glance: &Glance<'_>,
-) -> Result<Vec<GlanceRow>, SqlError> {
-    let of_tree = |(place, (part, _)): (usize, &(usize, &str))| {
-        let own = format!("FROM files WHERE tenant = ?1 AND scope = ?{}", place + 7);
-        format!(
-            "SELECT {part} AS part, {ENTRY}, kind, \
-             CASE WHEN etag IN (SELECT value FROM json_each(?3)) THEN NULL \
-             WHEN kind = 'text' THEN substr(content, 1, ?4) ELSE content END AS content \
-             {own} AND path IN (SELECT value FROM json_each(?2)) \
-             UNION ALL SELECT * FROM (SELECT {part}, path, '', 0, 0, NULL, NULL \
-             {own} AND path >= ?5 AND path < ?6 ORDER BY path LIMIT {})",
-            glance.limit
-        )
-    };
-    let sql = scopes.iter().enumerate().map(of_tree).collect::<Vec<_>>().join(" UNION ALL ");
-    let wanted = list(glance.wanted.iter().map(FilePath::as_str));
-    let known = list(glance.known.iter());
-    let end = glance.folder.end().unwrap_or_else(|| "\u{10ffff}".to_owned());
-    let mut args = vec![
-        D1Type::Text(tenant),
-        D1Type::Text(&wanted),
-        D1Type::Text(&known),
-        number(glance.max_chars as u64),
-        D1Type::Text(glance.folder.as_str()),
-        D1Type::Text(&end),
-    ];
-    args.extend(scopes.iter().map(|(_, scope)| D1Type::Text(scope)));
-    shard.rows(&sql, &args).await
-}
-
 #[async_trait(?Send)]
 impl FileTable for D1Files {
     async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>> {
@@ -193,19 +133,12 @@ impl FileTable for D1Files {
             by_shard.entry(number).or_default().push((part, scope));
         }
         let asked = by_shard.into_iter().map(|(number, scopes)| async move {
-            glance_at(&self.shards.database(tenant, number)?, tenant, &scopes, glance).await
+            let statement = glance::glance(tenant, &scopes, glance)?;
+            self.shards.database(tenant, number)?.query(&statement).await
         });
         let mut seen: Vec<GlanceResult> = scopes.iter().map(|_| GlanceResult::default()).collect();
-        for row in try_join_all(asked).await?.into_iter().flatten() {
-            let GlanceRow { part, path, etag, bytes, updated_at, kind, content } = row;
-            let Some(glimpse) = seen.get_mut(part as usize) else { continue };
-            match kind {
-                None => glimpse.listed.push(path),
-                Some(kind) => {
-                    let entry = EntryRow { path, etag, bytes, updated_at }.read();
-                    glimpse.files.push((entry, content.map(|text| content_of(&kind, text)).transpose()?));
-                }
-            }
+        for rows in try_join_all(asked).await? {
+            glance::read_glance(&rows, glance.wanted, &mut seen)?;
         }
         Ok(seen)
     }

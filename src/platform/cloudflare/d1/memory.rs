@@ -26,6 +26,14 @@ impl sql::Rows for Rows {
     }
 }
 
+impl Database {
+    /// Runs a statement and returns its rows.
+    pub async fn query(&self, statement: &sql::Statement<'_>) -> Result<Rows, SqlError> {
+        let args: Vec<_> = statement.args.iter().map(argument).collect();
+        self.ask(&statement.sql, &args).await
+    }
+}
+
 fn argument<'a>(value: &'a Value<'_>) -> D1Type<'a> {
     match value {
         Value::Number(number) => super::number(*number),

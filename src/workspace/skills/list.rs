@@ -1,0 +1,43 @@
+//! The skills of a user with an agent.
+
+use super::Skill;
+use crate::ports::filesystem::FileResult;
+use crate::types::{Owner, PathPrefix};
+use crate::workspace::{
+    Workspaces,
+    glance::{GlanceOptions, View},
+    layout,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Timeout of a query for skills.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Returns the skills of a view that `admits` accepts, by name: of each name the user's, or else the shared one, then the
+/// malformed ones.
+pub fn resolve(view: &View, admits: impl Fn(&str) -> bool) -> Vec<&Skill> {
+    let admitted = || view.shared.skills.iter().chain(&view.user.skills).filter(|skill| admits(&skill.name));
+    let (valid, malformed): (Vec<&Skill>, Vec<&Skill>) =
+        admitted().partition(|skill| skill.description.is_ok());
+    let valid: BTreeMap<&str, &Skill> = valid.into_iter().map(|skill| (skill.name.as_str(), skill)).collect();
+    valid.into_values().chain(malformed).collect()
+}
+
+impl Workspaces {
+    /// Reads the front matter of all skills of a user with an agent, with one query.
+    ///
+    /// # Errors
+    /// If a store is unavailable.
+    pub async fn skills(&self, owner: &Owner) -> FileResult<View> {
+        let options = GlanceOptions {
+            wanted: Vec::new(),
+            max_chars: 0,
+            folder: PathPrefix::parse(layout::DRAFTS).unwrap_or_default(),
+            limit: 0,
+            skills: true,
+            fresh: Duration::ZERO,
+            timeout: TIMEOUT,
+        };
+        self.glance(options).read(owner).await
+    }
+}
