@@ -89,6 +89,7 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
             "judges": [{"name": "j", "instructions": "?", "sample": 2}],
             "state_schema": {"properties": {"a": {"$ref": "x"}}},
             "output_schema": {"properties": {"b": {"$ref": "x"}}},
+            "skills": {"deny": ["{a,b", "ok-*"]},
             "context": {"file_tokens": 5, "compact_at_messages": 4, "keep_messages": 4},
         }),
     );
@@ -107,6 +108,7 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
         "/modes/0",
         "/output_schema/properties/b/$ref",
         "/permissions/patterns/0/pattern",
+        "/skills/deny/0",
         "/state_schema",
         "/subagents/0",
         "/subagents/1/tools/0",

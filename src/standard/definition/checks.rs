@@ -9,7 +9,7 @@ use crate::standard::settings::{
     faults::{self, EntryFault},
 };
 use crate::turn::schema;
-use crate::types::{BudgetPatch, FieldError, WaitKind, budget::CEILING};
+use crate::types::{BudgetPatch, FieldError, WaitKind, budget::CEILING, glob};
 use std::collections::BTreeSet;
 
 /// Maximum size of a definition, in bytes of JSON. It is one row of a database.
@@ -51,6 +51,15 @@ pub fn check(definition: &Definition, base: &HarnessAgent) -> Vec<FieldError> {
     }
     if let Some(context) = &definition.context {
         found.context(context);
+    }
+    for (name, patterns) in
+        definition.skills.iter().flat_map(|own| [("allow", &own.allow), ("deny", &own.deny)])
+    {
+        for (index, pattern) in patterns.iter().enumerate() {
+            if let Err(fault) = glob::check(pattern) {
+                found.add(format!("/skills/{name}/{index}"), fault);
+            }
+        }
     }
     found.entries("/judges", faults::judges(definition.judges.as_deref().unwrap_or_default()));
     found.state(definition);
