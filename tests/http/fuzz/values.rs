@@ -95,7 +95,7 @@ pub(super) fn content(rng: &mut Rng, mark: &str) -> String {
         3 => "/tool session_search {\"query\":\"mark hello\"}".into(),
         4 => "/tool memory_search {\"query\":\"mark hello\"}".into(),
         5 => "/tool read_file {\"path\":\"notes/1.md\"}\n/tool list_files {}".into(),
-        6 => format!("/slow 2 {}", rng.u8(..10)),
+        6 => format!("/slow 2 {}", rng.u8(1..10)),
         7 => format!("remember that {mark} likes tea"),
         8 => ["/fail 429", "/fail 500", "/fail cut", "/fail overflow"][rng.usize(..4)].into(),
         9 => junk(rng),
