@@ -1,19 +1,22 @@
 //! The ledger of one tenant, without I/O besides its store: counts usage, and decides whether a turn may start.
 //!
 //! The ledger is one object per tenant, because only one place can count what all sessions and isolates of a tenant do.
-//! A session asks it once before a turn starts, and only if the tenant has limits. Usage arrives later, in reports: the
+//! A session asks it once before a turn starts or continues after a person has decided, and only if the tenant has limits. Usage arrives later, in reports: the
 //! log of a session is their source, and the ledger stores up to which record it has counted each log. So it counts each
 //! record once, however often a report is sent.
 //!
 //! A running session holds a *slot*. A slot ends when the session reports that it no longer runs, or with its lease,
 //! which a running session renews. A lost session therefore blocks no other for longer than a lease.
+//!
+//! A slot also holds money, as a payment card does: the sum of the cost ceilings of the session's turns. As long as each
+//! turn has a ceiling, the tenant's limit is exceeded by one turn at most.
 
 #[cfg(test)]
 mod tests;
 
 use crate::ports::{SessionStore, StoreError, session_store::Batch};
 use crate::types::{
-    Admission, Admitted, Day, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
+    Admission, Admitted, Day, NanoUsd, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
     TimedLimit, Timestamp, UsageKey, UsageRow, UsageTotals, quota::SLOT_RETRY,
 };
 use serde::{
@@ -105,6 +108,9 @@ struct Account {
 struct Slot {
     until: Timestamp,
     open_turns: u32,
+    /// The cost that the session's turns may have. Absent in slots that an older Worker has stored.
+    #[serde(default, skip_serializing_if = "NanoUsd::is_zero")]
+    hold: NanoUsd,
 }
 
 /// The sums of a day, against which limits are checked.
@@ -146,12 +152,12 @@ impl TenantLedger {
         Ok(ledger)
     }
 
-    /// Decides whether a session may start one more turn.
+    /// Decides whether a session may start one more turn, or continue one that waits.
     ///
     /// # Errors
     /// If the store fails, or the session has sent a newer standing.
     pub fn admit(&self, admission: &Admission, now: Timestamp) -> Result<Admitted, StoreError> {
-        let Admission { session, created_at, standing, started, quota } = admission;
+        let Admission { session, created_at, standing, started, quota, continues, .. } = admission;
         let (mut slots, mut account) = (self.slots(now)?, self.account(session)?);
         if standing.sent_at < account.sent_at {
             return Err(StoreError("the request to start a turn arrived late".into()));
@@ -160,7 +166,7 @@ impl TenantLedger {
         let is_running = |limit: &u32| u32::try_from(slots.len()).is_ok_and(|running| running < *limit);
         if own.is_none() && !quota.concurrent_turns.as_ref().is_none_or(is_running) {
             let limit = TimedLimit::ConcurrentTurns;
-            return Ok(Admitted::Refused(Reached { limit, resets_at: now + SLOT_RETRY }));
+            return Ok(Admitted::Refused(Reached { limit, resets_at: now + SLOT_RETRY, held: true }));
         }
         // Nothing of a session is counted that has the id of an erased one.
         let counted = if *created_at > account.created_at { 0 } else { account.reported };
@@ -170,9 +176,9 @@ impl TenantLedger {
         let DayTotals { started, totals: spent } = self.read(&key::day(today))?.unwrap_or_default();
         let open = slots.values().map(|slot| slot.open_turns).chain([open_turns]);
         let turns = started + open.map(u64::from).sum::<u64>();
-        let reached = if quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
+        let reached = if !continues && quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
             Some(TimedLimit::TurnsPerDay)
-        } else if quota.tokens_per_day.is_some_and(|limit| spent.tokens.total_tokens >= limit) {
+        } else if !continues && quota.tokens_per_day.is_some_and(|limit| spent.tokens.total_tokens >= limit) {
             Some(TimedLimit::TokensPerDay)
         } else if quota.cost_usd_per_day.is_some_and(|limit| spent.cost.usd() >= limit) {
             Some(TimedLimit::CostUsdPerDay)
@@ -180,12 +186,16 @@ impl TenantLedger {
             None
         };
         if let Some(limit) = reached {
-            return Ok(Admitted::Refused(Reached { limit, resets_at: today.next().start() }));
+            return Ok(Admitted::Refused(Reached { limit, resets_at: today.next().start(), held: false }));
+        }
+        if quota.cost_usd_per_day.is_some_and(|limit| exceeds(limit, spent.cost, &slots, admission)) {
+            let limit = TimedLimit::CostUsdPerDay;
+            return Ok(Admitted::Refused(Reached { limit, resets_at: now + SLOT_RETRY, held: true }));
         }
         // A slot that the session already holds may last longer.
         let until = own.map_or(Timestamp(0), |own| own.until).max(now + ADMISSION_LEASE);
         if quota.needs_slots() {
-            slots.insert(session.clone(), Slot { until, open_turns });
+            slots.insert(session.clone(), Slot { until, open_turns, hold: standing.hold });
             account.sent_at = standing.sent_at;
             let put = vec![put(key::SLOTS, &slots)?, put(&key::account(session), &account)?];
             self.store.commit(Batch { put, ..Batch::default() })?;
@@ -396,6 +406,15 @@ impl TenantLedger {
     }
 }
 
+/// Returns whether a turn may exceed a limit of the day's cost together with what other turns hold of it. Usage that is
+/// reported while its turn runs counts twice until the turn ends. The only turn with a hold is admitted while anything is
+/// left, because otherwise no turn could use the last part of the limit.
+fn exceeds(limit: f64, spent: NanoUsd, others: &Slots, admission: &Admission) -> bool {
+    let Admission { standing, hold, .. } = admission;
+    let held = others.values().fold(standing.hold.minus(*hold), |sum, slot| sum.plus(slot.hold));
+    !held.is_zero() && spent.plus(held).plus(*hold).usd() > limit
+}
+
 /// Returns the slots with the standing of a session, unless a newer one was applied before.
 fn with_standing(
     mut slots: Slots,
@@ -405,7 +424,7 @@ fn with_standing(
     is_last: bool,
     now: Timestamp,
 ) -> Slots {
-    let Standing { sent_at, slot, open_turns } = *standing;
+    let Standing { sent_at, slot, open_turns, hold } = *standing;
     // A process that took over within the same millisecond may have an older time than the one before it.
     if sent_at < account.sent_at && !is_last {
         return slots;
@@ -420,7 +439,7 @@ fn with_standing(
         }
     };
     // From the time when it was sent: the session may have been lost since then.
-    slots.insert(session.clone(), Slot { until: sent_at.min(now) + lease, open_turns });
+    slots.insert(session.clone(), Slot { until: sent_at.min(now) + lease, open_turns, hold });
     slots
 }
 

@@ -324,7 +324,7 @@ impl Peers for NodePorts {
         session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
-        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.child_status(status)).await
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.child_status(status).await).await
     }
 
     async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<(u16, Bytes), PeerError> {

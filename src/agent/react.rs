@@ -140,7 +140,8 @@ impl ReactAgent<'_> {
         let subagents = suspensions.iter().filter(|own| own.child().is_some()).count();
         let rows = suspensions.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         self.journal(kinds, |draft, state| {
-            TurnMachine(state).wait_for(&ids, delegated, now);
+            TurnMachine(state).wait_for(&ids, now);
+            state.set_waits(&suspensions);
             TurnMachine(state).subagents_started(subagents);
             rows.into_iter().for_each(|(key, json)| draft.put(key, json));
         })

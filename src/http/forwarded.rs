@@ -58,7 +58,7 @@ impl ForwardedMessages {
         if own.open.len() >= most && !own.open.contains_key(session) {
             // As if each turn took the time after which a retry may find a free slot.
             let resets_at = own.retries.next(now + SLOT_RETRY, SLOT_RETRY / limit.max(1));
-            return Err(Reached { limit: TimedLimit::ConcurrentTurns, resets_at });
+            return Err(Reached { limit: TimedLimit::ConcurrentTurns, resets_at, held: true });
         }
         let (until, messages) = own.open.entry(session.clone()).or_default();
         (*until, *messages) = (now + DECIDED, *messages + 1);

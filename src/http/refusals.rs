@@ -21,12 +21,13 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Adds the refusal of a session whose tenant had this quota. Only daily limits are remembered: whether a session may
-    /// start one of the concurrent turns depends on the session.
+    /// Adds the refusal of a session whose tenant had this quota. Only daily limits that are used up are remembered:
+    /// whether a session may start one of the concurrent turns, or has to wait for the cost that others hold, depends on
+    /// the session.
     pub fn add(&self, tenant: &TenantId, quota: Quota, reached: Reached, now: Timestamp) {
         let is_daily = match reached.limit {
             TimedLimit::RequestsPerMin | TimedLimit::ConcurrentTurns => false,
-            TimedLimit::TurnsPerDay | TimedLimit::TokensPerDay | TimedLimit::CostUsdPerDay => true,
+            TimedLimit::TurnsPerDay | TimedLimit::TokensPerDay | TimedLimit::CostUsdPerDay => !reached.held,
         };
         if is_daily {
             let end = reached.resets_at.min(now + REMEMBERED);

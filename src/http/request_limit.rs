@@ -49,6 +49,6 @@ pub async fn count(gateway: &Gateway, caller: &Principal) -> Result<(), Problem>
 }
 
 async fn refuse(gateway: &Gateway, tenant: &TenantId, Refused { resets_at, retry_at }: Refused) -> Problem {
-    let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at };
+    let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at, held: false };
     over_limit::refuse(gateway, tenant, reached, retry_at).await
 }

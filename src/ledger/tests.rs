@@ -12,11 +12,14 @@ fn ledger() -> TenantLedger {
 }
 
 fn standing(sent_at: Timestamp, open_turns: u32) -> Standing {
-    Standing { sent_at, slot: (open_turns > 0).then_some(SlotUse::Running), open_turns }
+    let slot = (open_turns > 0).then_some(SlotUse::Running);
+    Standing { sent_at, slot, open_turns, hold: NanoUsd(0) }
 }
 
 fn admission(session: &str, standing: Standing, quota: Quota) -> Admission {
-    Admission { session: session.into(), created_at: BIRTH, standing, started: Vec::new(), quota }
+    let (session, started) = (session.into(), Vec::new());
+    let hold = standing.hold;
+    Admission { session, created_at: BIRTH, standing, started, hold, continues: false, quota }
 }
 
 fn admit(ledger: &TenantLedger, session: &str, quota: Quota, at: Timestamp) -> Option<Reached> {
@@ -70,7 +73,7 @@ fn a_slot_for_a_turn_that_was_never_stored_ends_with_the_lease_of_an_admission()
     let (ledger, second) = (ledger(), Duration::from_secs(1));
     assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);
     // One of two turns could not be stored. The session is lost while the other one is about to be.
-    let standing = Standing { sent_at: NOW + second, slot: Some(SlotUse::Starting), open_turns: 1 };
+    let standing = Standing { sent_at: NOW + second, slot: Some(SlotUse::Starting), ..standing(NOW, 1) };
     let release = Report { standing, ..report("a", 0, 0, Vec::new(), NOW + second) };
     ledger.report(&release, NOW + second).unwrap();
     assert!(admit(&ledger, "b", ONE_SLOT, NOW + second).is_some());
@@ -105,7 +108,7 @@ fn each_daily_limit_refuses_until_the_end_of_the_day() {
         (Quota { cost_usd_per_day: Some(0.0001), ..none }, TimedLimit::CostUsdPerDay),
     ] {
         let ledger = at(100);
-        assert_eq!(admit(&ledger, "a", quota, NOW), Some(Reached { limit, resets_at }));
+        assert_eq!(admit(&ledger, "a", quota, NOW), Some(Reached { limit, resets_at, held: false }));
         assert_eq!(admit(&ledger, "a", quota, resets_at), None);
     }
     let enough =
@@ -114,6 +117,87 @@ fn each_daily_limit_refuses_until_the_end_of_the_day() {
     assert_eq!(admit(&ledger, "a", enough, NOW), None);
     let refused = admit(&ledger, "b", enough, NOW).unwrap();
     assert_eq!(refused.limit, TimedLimit::TurnsPerDay, "a turn that runs counts");
+}
+
+#[test]
+fn a_turn_that_continues_needs_a_slot_but_is_no_further_turn() {
+    let ledger = ledger();
+    let quota = Quota { turns_per_day: Some(1), tokens_per_day: Some(1), ..ONE_SLOT };
+    let rows = vec![row(Day::of(NOW), "ann", 1, 5)];
+    ledger.report(&report("a", 0, 9, rows, NOW), NOW).unwrap();
+    assert_eq!(admit(&ledger, "b", ONE_SLOT, NOW), None);
+    let at = NOW + Duration::from_secs(1);
+    let continues = Admission { continues: true, ..admission("a", standing(at, 0), quota) };
+    let Admitted::Refused(refused) = ledger.admit(&continues, at).unwrap() else { panic!("no slot is free") };
+    assert_eq!((refused.limit, refused.held), (TimedLimit::ConcurrentTurns, true));
+    ledger.report(&report("b", 0, 4, Vec::new(), at), at).unwrap();
+    assert!(matches!(ledger.admit(&continues, at), Ok(Admitted::Until(_))));
+}
+
+const ONE_DOLLAR: Quota = Quota { cost_usd_per_day: Some(1.0), concurrent_turns: None, ..ONE_SLOT };
+
+/// Asks for a turn with a ceiling, in a session that holds `before` already.
+fn hold(ledger: &TenantLedger, session: &str, before: f64, usd: f64, at: Timestamp) -> Option<Reached> {
+    let hold = NanoUsd::of_usd(before).plus(NanoUsd::of_usd(usd));
+    let asked = admission(session, Standing { hold, ..standing(at, 1) }, ONE_DOLLAR);
+    match ledger.admit(&Admission { hold: NanoUsd::of_usd(usd), ..asked }, at).unwrap() {
+        Admitted::Until(_) => None,
+        Admitted::Refused(reached) => Some(reached),
+    }
+}
+
+#[test]
+fn running_turns_hold_their_ceilings_of_the_cost_of_the_day() {
+    let (ledger, second) = (ledger(), Duration::from_secs(1));
+    assert_eq!(hold(&ledger, "a", 0.0, 0.6, NOW), None);
+    let refused = hold(&ledger, "b", 0.0, 0.5, NOW).unwrap();
+    let held = Reached { limit: TimedLimit::CostUsdPerDay, resets_at: NOW + SLOT_RETRY, held: true };
+    assert_eq!(refused, held, "0.6 + 0.5");
+    assert_eq!(hold(&ledger, "b", 0.0, 0.4, NOW), None);
+    assert_eq!(hold(&ledger, "c", 0.0, 0.0, NOW), None, "a turn without a ceiling holds nothing");
+    assert!(hold(&ledger, "b", 0.4, 0.1, NOW).is_some(), "a further turn of the same session");
+    // The first turn has cost less than its ceiling, and the second one is over, too.
+    let rows = |tokens| vec![row(Day::of(NOW), "ann", 1, tokens)];
+    ledger.report(&report("a", 0, 4, rows(200_000), NOW + second), NOW + second).unwrap();
+    assert_eq!(hold(&ledger, "a", 0.0, 0.4, NOW + second), None, "0.2 + 0.4 + 0.4");
+    assert!(hold(&ledger, "d", 0.0, 0.1, NOW + second).is_some());
+    let later = NOW + second * 2;
+    for session in ["a", "b", "c"] {
+        ledger.report(&report(session, 4, 4, Vec::new(), later), later).unwrap();
+    }
+    // The only turn may exceed the limit, and then none starts or continues until the day ends.
+    assert_eq!(hold(&ledger, "d", 0.0, 5.0, later), None);
+    assert!(hold(&ledger, "e", 0.0, 0.1, later).is_some_and(|reached| reached.held));
+    ledger.report(&report("d", 0, 4, rows(4_000_000), later), later).unwrap();
+    let over = Reached { resets_at: Day::of(NOW).next().start(), held: false, ..held };
+    assert_eq!(hold(&ledger, "e", 0.0, 0.0, later), Some(over));
+    let waits = admission("a", standing(later + second, 0), ONE_DOLLAR);
+    let continues = Admission { continues: true, ..waits };
+    assert_eq!(ledger.admit(&continues, later + second).unwrap(), Admitted::Refused(over));
+}
+
+#[test]
+fn a_hold_ends_with_its_lease_and_follows_reports() {
+    let ledger = ledger();
+    assert_eq!(hold(&ledger, "a", 0.0, 1.0, NOW), None);
+    // The turn is over, and a queued one with a lower ceiling runs.
+    let at = NOW + Duration::from_secs(1);
+    let standing = Standing { hold: NanoUsd::of_usd(0.3), ..standing(at, 1) };
+    ledger.report(&Report { standing, ..report("a", 0, 4, Vec::new(), at) }, at).unwrap();
+    assert_eq!(hold(&ledger, "b", 0.0, 0.7, at), None);
+    assert!(hold(&ledger, "c", 0.0, 0.1, at).is_some());
+    assert_eq!(hold(&ledger, "c", 0.0, 0.1, at + SLOT_LEASE), None, "both are lost");
+}
+
+#[test]
+fn a_slot_of_an_older_version_holds_nothing() {
+    let store = Rc::<MemorySessionStore>::default();
+    let until = NOW + SLOT_LEASE;
+    let slots = serde_json::json!({"a": {"until": until, "open_turns": 1}}).to_string();
+    store.commit(Batch { put: vec![(key::SLOTS.to_owned(), slots)], ..Batch::default() }).unwrap();
+    let ledger = TenantLedger::open(store).unwrap();
+    assert_eq!(hold(&ledger, "b", 0.0, 9.0, NOW), None);
+    assert!(admit(&ledger, "c", ONE_SLOT, NOW).is_some(), "the slot counts");
 }
 
 #[test]

@@ -30,10 +30,12 @@ pub type LedgerResult<T> = Result<T, LedgerError>;
 /// ```
 #[async_trait(?Send)]
 pub trait Ledger {
-    /// Asks for one more turn of a session. A session that holds a slot keeps it.
+    /// Asks for one more turn of a session, or for one that waits to continue. A session that holds a slot keeps it.
     async fn admit(&self, tenant: &TenantId, admission: &Admission) -> LedgerResult<Admitted>;
     /// Counts a report, unless it was counted before, and takes, keeps or releases the session's slot according to
-    /// its standing. Never refused: a turn that continues after an approval takes its slot in this way.
+    /// its standing. Never refused. A turn that nobody asked the ledger for takes its slot in this way, even over the limits:
+    /// one that continues because a call expired or a waiting subagent ended, a queued message behind a waiting turn that
+    /// was aborted, and one that is recovered after its lease.
     async fn report(&self, tenant: &TenantId, report: &Report) -> LedgerResult<Receipt>;
     /// Counts usage that no session reports, each time it is called.
     async fn charge(&self, tenant: &TenantId, rows: &[UsageRow]) -> LedgerResult<()>;

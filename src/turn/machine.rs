@@ -82,6 +82,7 @@ impl TurnMachine<'_> {
             options,
             waiting_since: None,
             delegated: false,
+            has_running_child: false,
             phase: TurnPhase::Model,
         }
     }
@@ -227,12 +228,10 @@ impl TurnMachine<'_> {
         self.set(started, CallStatus::Started);
     }
 
-    /// Suspends these calls, for people (or for subagents, if `delegated`). The turn waits from here on and
-    /// its deadline is paused.
-    pub fn wait_for(&mut self, suspended: &[CallId], delegated: bool, now: Timestamp) {
+    /// Suspends these calls. The turn waits from here on and its deadline is paused.
+    pub fn wait_for(&mut self, suspended: &[CallId], now: Timestamp) {
         self.set(suspended, CallStatus::Waiting);
         self.0.waiting_since = Some(now);
-        self.0.delegated = delegated;
     }
 
     /// Counts subagents that start.
@@ -251,6 +250,7 @@ impl TurnMachine<'_> {
         }
         let Some(since) = self.0.waiting_since.take() else { return false };
         self.0.delegated = false;
+        self.0.has_running_child = false;
         self.0.deadline = self.0.deadline + now.since(since);
         self.0.epoch += 1;
         self.0.attempts = 0;
@@ -406,7 +406,7 @@ mod tests {
     fn the_deadline_is_paused_while_a_turn_waits() {
         let mut turn = turn(Budget { timeout_s: 10, ..Budget::default() });
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["a", "b", "c"]));
-        TurnMachine(&mut turn).wait_for(&["a", "c"].map(CallId::from), false, NOW + Duration::from_secs(4));
+        TurnMachine(&mut turn).wait_for(&["a", "c"].map(CallId::from), NOW + Duration::from_secs(4));
         let later = NOW + Duration::from_secs(1_000_000);
         assert_eq!(TurnMachine::next(&turn, later), Step::Wait);
         assert!(!TurnMachine(&mut turn).call_resolved(&"b".into(), later), "the call is not suspended");

@@ -186,7 +186,7 @@ impl Problem {
 
     /// Creates the response to a request at `now` that has reached a limit of its tenant.
     pub fn over_limit(reached: Reached, now: Timestamp) -> Self {
-        let Reached { limit, resets_at } = reached;
+        let Reached { limit, resets_at, held } = reached;
         let (code, detail) = match limit {
             TimedLimit::RequestsPerMin => (
                 ErrorCode::RateLimited,
@@ -196,6 +196,12 @@ impl Problem {
                 ErrorCode::RateLimited,
                 format!(
                     "the tenant has reached its limit {limit}; try again when one of its turns has ended"
+                ),
+            ),
+            TimedLimit::TurnsPerDay | TimedLimit::TokensPerDay | TimedLimit::CostUsdPerDay if held => (
+                ErrorCode::RateLimited,
+                format!(
+                    "the tenant's running turns hold the rest of its limit {limit}; try again when one of them has ended"
                 ),
             ),
             TimedLimit::TurnsPerDay | TimedLimit::TokensPerDay | TimedLimit::CostUsdPerDay => (

@@ -2,8 +2,8 @@
 //! responses.
 
 use super::{
-    CallId, Pending, Record, SessionId, SessionMeta, TenantPolicy, ToolOutcome, TurnOptions, TurnStatus,
-    Usage, session::Totals,
+    CallId, Pending, Reached, Record, SessionId, SessionMeta, TenantPolicy, ToolOutcome, TurnOptions,
+    TurnStatus, Usage, session::Totals,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,10 @@ pub struct ChildStatus {
     /// Number of tool calls.
     #[serde(default)]
     pub tool_calls: u32,
+    /// Whether the child asks to continue: a person has resolved the calls for which it waits, but this is not stored yet.
+    /// An older version of the parent does not read this, and allows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks_to_continue: bool,
 }
 
 impl ChildStatus {
@@ -58,6 +62,7 @@ impl ChildStatus {
             cost_usd: None,
             steps: 0,
             tool_calls: 0,
+            asks_to_continue: false,
         }
     }
 
@@ -93,6 +98,8 @@ pub enum Acknowledgement {
     NotWanted,
     /// The parent's session was deleted.
     NoSession,
+    /// The child may not continue now. The response only to a child that asks.
+    Refused(Reached),
 }
 
 /// A message that creates a session in another object, or updates a child.

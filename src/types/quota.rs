@@ -1,11 +1,12 @@
 //! Limits of a tenant over time, and the messages between its sessions and its ledger.
 
-use super::{Day, Reached, SessionId, Timestamp, UsageRow};
+use super::{Day, NanoUsd, Reached, SessionId, Timestamp, UsageRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The time after which a retry may find a free slot. It cannot be known, so this is an estimate.
+/// The time after which a retry may find a free slot, or cost that no turn holds. It cannot be known, so this is an
+/// estimate.
 pub const SLOT_RETRY: Duration = Duration::from_secs(5);
 
 /// The limits that the ledger checks before a turn starts.
@@ -21,7 +22,8 @@ pub struct Quota {
     /// Number of tokens in a UTC day after which no further turn starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
-    /// Cost in US dollars in a UTC day after which no further turn starts.
+    /// Cost in US dollars in a UTC day after which no further turn starts, and none that waits continues. Running turns
+    /// hold their ceilings of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd_per_day: Option<f64>,
 }
@@ -34,7 +36,7 @@ impl Quota {
 
     /// Returns whether the ledger counts running turns. Sessions then hold slots.
     pub fn needs_slots(&self) -> bool {
-        self.concurrent_turns.is_some() || self.turns_per_day.is_some()
+        self.concurrent_turns.is_some() || self.turns_per_day.is_some() || self.cost_usd_per_day.is_some()
     }
 }
 
@@ -58,9 +60,13 @@ pub struct Standing {
     /// The turns that no report has counted: they are queued or about to start. In a slot, also those that started after
     /// the last report.
     pub open_turns: u32,
+    /// The cost that the session's turns may have: the sum of the ceilings of those that run, are queued, or are about to
+    /// start or continue. A turn without a ceiling holds nothing. Sessions of older versions send none.
+    #[serde(default, skip_serializing_if = "NanoUsd::is_zero")]
+    pub hold: NanoUsd,
 }
 
-/// The request of a session to start one more turn, which its standing includes.
+/// The request of a session to start one more turn, or to continue one that waits. Its standing includes that turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Admission {
     /// The session.
@@ -74,6 +80,12 @@ pub struct Admission {
     /// counted them, because the response to a report may be on its way.
     #[serde(default)]
     pub started: Vec<u64>,
+    /// The part of the standing's hold that is for the turn.
+    #[serde(default, skip_serializing_if = "NanoUsd::is_zero")]
+    pub hold: NanoUsd,
+    /// Whether the turn continues, so that it was counted when it started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
     /// The limits.
     pub quota: Quota,
 }
@@ -82,9 +94,9 @@ pub struct Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Admitted {
-    /// The turn may start. The session holds a slot until then, unless it reports earlier.
+    /// The turn may start or continue. The session holds a slot until then, unless it reports earlier.
     Until(Timestamp),
-    /// The turn may not start.
+    /// The turn may not start or continue.
     Refused(Reached),
 }
 

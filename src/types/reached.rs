@@ -39,4 +39,7 @@ pub struct Reached {
     pub limit: TimedLimit,
     /// When the limit resets, or when a retry may succeed.
     pub resets_at: Timestamp,
+    /// Whether running turns hold what is left of the limit, so that it may be free when one of them ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
 }

@@ -61,7 +61,8 @@ pub struct TenantLimits {
     /// Tokens of a UTC day after which no turn starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
-    /// Cost of a UTC day in US dollars after which no turn starts.
+    /// Cost of a UTC day in US dollars after which no turn starts, or continues after a decision. Exact within one turn if
+    /// each turn has a `max_cost_usd`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd_per_day: Option<f64>,
     /// Maximum size of files and memory together, in bytes.

@@ -1,6 +1,6 @@
 //! The journal of a turn, from which recovery continues it.
 
-use super::{Budget, CallId, Thinking, Timestamp, ToolSpec, TurnId, Usage};
+use super::{Budget, CallId, Suspension, Thinking, Timestamp, ToolSpec, TurnId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -203,6 +203,9 @@ pub struct TurnState {
     /// Whether the turn waits only for subagents that do not themselves wait for a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegated: bool,
+    /// Whether the turn waits for such a subagent, perhaps among other calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_running_child: bool,
     /// The next phase.
     pub phase: TurnPhase,
 }
@@ -221,6 +224,17 @@ impl TurnState {
     /// Returns the number of tool calls that count toward the budget.
     pub fn used_tool_calls(&self) -> u32 {
         self.tool_calls.saturating_add(self.tool_calls_of_subagents)
+    }
+
+    /// Stores what the turn waits for.
+    pub fn set_waits(&mut self, open: &[Suspension]) {
+        self.delegated = open.iter().all(Suspension::is_delegated);
+        self.has_running_child = open.iter().any(Suspension::is_delegated);
+    }
+
+    /// Returns whether the turn, or a subagent of it, works. Otherwise it waits for people.
+    pub fn works(&self) -> bool {
+        !self.waits_for_people() || self.has_running_child
     }
 
     /// Returns whether the turn waits for a person or a client, and not only for running subagents.

@@ -80,6 +80,24 @@ impl NanoUsd {
         Self((usd * Self::PER_USD).round() as u64)
     }
 
+    /// Returns the sum, or the highest cost if it is higher.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Returns the difference, or 0 if `other` is higher.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Returns whether the cost is 0.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// Returns the cost in US dollars.
     #[allow(clippy::cast_precision_loss, reason = "costs of a day are far below 2^53")]
     pub fn usd(self) -> f64 {

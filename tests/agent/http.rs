@@ -2,6 +2,7 @@
 
 use crate::stage::{Stage, check, ms};
 use bytes::Bytes;
+use edge_harness::agent::SessionHost;
 use edge_harness::http::{
     Body, MAX_BODY, Request, Response,
     session::{self, call::SessionRequest, socket::command},
@@ -80,7 +81,16 @@ pub fn stream(response: Response) -> ByteReceiver {
 
 /// Sends a request, and runs the session's tasks until there is a response.
 pub fn exchange(stage: &Stage, asked: SessionRequest) -> Result<Response, Problem> {
-    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    exchange_with(stage, stage.host(), asked)
+}
+
+/// Like [`exchange`], with the session of this host.
+pub fn exchange_with(
+    stage: &Stage,
+    host: Rc<SessionHost>,
+    asked: SessionRequest,
+) -> Result<Response, Problem> {
+    let found = Rc::new(RefCell::new(None));
     let into = Rc::clone(&found);
     stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
     for _ in 0..1_000 {

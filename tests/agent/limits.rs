@@ -14,24 +14,24 @@ use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::Ledger;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    Admission, Admitted, Day, ErrorCode, ModelRequest, Owner, Part, Problem, Quota, SlotUse, Standing,
-    TenantId, TenantLimits, TenantPolicy, TimedLimit, Timestamp, UsageTotals,
+    Admission, Admitted, Day, ErrorCode, ModelRequest, NanoUsd, Owner, Part, Problem, Quota, SlotUse,
+    Standing, TenantId, TenantLimits, TenantPolicy, TimedLimit, Timestamp, UsageTotals,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{cell::Cell, collections::BTreeSet};
 
-fn tenant() -> TenantId {
+pub fn tenant() -> TenantId {
     "t".into()
 }
 
-fn limit(stage: &Stage, limits: TenantLimits) {
+pub fn limit(stage: &Stage, limits: TenantLimits) {
     let policy = TenantPolicy { limits, version: 1, ..TenantPolicy::default() };
     stage.host().apply_tenant_policy(&tenant(), &policy).unwrap();
 }
 
-fn one_turn() -> TenantLimits {
+pub fn one_turn() -> TenantLimits {
     TenantLimits { concurrent_turns: Some(1), ..TenantLimits::default() }
 }
 
@@ -42,7 +42,7 @@ fn send(stage: &Stage, body: &Value, headers: &[(&str, &str)]) -> Result<Respons
     exchange(stage, asked)
 }
 
-fn post(stage: &Stage, text: &str) -> Result<Response, Problem> {
+pub fn post(stage: &Stage, text: &str) -> Result<Response, Problem> {
     send(stage, &json!({ "content": text }), &[])
 }
 
@@ -51,14 +51,20 @@ fn refused(stage: &Stage, text: &str) -> Problem {
 }
 
 /// Takes a slot as another session of the tenant would.
-fn other(stage: &Stage, quota: Quota) -> Admitted {
-    let standing = Standing { sent_at: stage.host().now(), slot: Some(SlotUse::Starting), open_turns: 1 };
-    let (session, created_at, started) = ("other".into(), Timestamp(0), Vec::new());
-    let admission = Admission { session, created_at, standing, started, quota };
+pub fn other(stage: &Stage, quota: Quota) -> Admitted {
+    other_with(stage, quota, NanoUsd(0))
+}
+
+/// The same for a turn with a cost ceiling.
+pub fn other_with(stage: &Stage, quota: Quota, hold: NanoUsd) -> Admitted {
+    let (sent_at, slot) = (stage.host().now(), Some(SlotUse::Starting));
+    let standing = Standing { sent_at, slot, open_turns: 1, hold };
+    let (session, created_at, started, continues) = ("other".into(), Timestamp(0), Vec::new(), false);
+    let admission = Admission { session, created_at, standing, started, hold, continues, quota };
     block_on(stage.ledger.admit(&tenant(), &admission)).unwrap()
 }
 
-fn is_free(stage: &Stage) -> bool {
+pub fn is_free(stage: &Stage) -> bool {
     matches!(other(stage, one_turn().quota()), Admitted::Until(_))
 }
 
@@ -112,27 +118,6 @@ fn a_session_holds_one_slot_while_it_runs_and_for_its_queue() {
     stage.run();
     assert!(is_free(&stage));
     assert_eq!(used(&stage).turns, 2);
-}
-
-#[test]
-fn a_turn_that_waits_has_no_slot_and_continues_without_being_refused() {
-    let stage = Stage::demo();
-    limit(&stage, one_turn());
-    post(&stage, "/tool ask_user {\"question\": \"Which?\"}").unwrap();
-    stage.settle_waiting();
-    stage.run();
-    assert!(is_free(&stage), "the other session takes the slot");
-    let pending = stage.session().pending().unwrap();
-    let route = format!("POST /answers/{}", pending[0].call_id);
-    let mut answer = call(&route, "", &json!({"answer": "blue"}));
-    set_header(&mut answer, "prefer", "respond-async");
-    let answered = block_on(session::respond(&stage.host(), &answer)).unwrap();
-    assert!(status(&answered) < 300);
-    stage.settle();
-    stage.run();
-    assert_eq!(used(&stage).turns, 1);
-    let pair = Quota { concurrent_turns: Some(2), ..Quota::default() };
-    assert!(matches!(other(&stage, pair), Admitted::Until(_)), "only the other session has a slot");
 }
 
 #[test]

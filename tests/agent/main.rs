@@ -16,6 +16,7 @@ mod chat_completions;
 mod compaction;
 mod compaction_plans;
 mod context;
+mod continuations;
 mod crash;
 mod denials;
 mod discipline;

@@ -109,7 +109,7 @@ impl Peers for Others {
         session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
-        self.reach(session)?.child_status(status).map_err(peer_error)
+        self.reach(session)?.child_status(status).await.map_err(peer_error)
     }
 
     async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<(u16, Bytes), PeerError> {

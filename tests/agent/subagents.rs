@@ -570,7 +570,7 @@ fn usage_and_result_of_a_finished_child_count_once() {
         // Both are done, but the parent has not been notified.
         let reports = block_on(stage.host().cancel_children(&stage.session()));
         if is_heard {
-            stage.host().child_status(reports[0].clone()).unwrap();
+            block_on(stage.host().child_status(reports[0].clone())).unwrap();
         }
         stage.host().abort(&stage.session(), reports).unwrap();
         stage.settle();

@@ -226,7 +226,7 @@ fn a_daily_refusal_is_remembered_for_seconds() {
     let caller = stage.forward(message("s")).principal;
     let quota = stage.gateway.quota(&caller);
     let refuse = |limit| {
-        let reached = Reached { limit, resets_at: NOW + Duration::from_hours(12) };
+        let reached = Reached { limit, resets_at: NOW + Duration::from_hours(12), held: false };
         stage.gateway.refusals.add(&caller.tenant, quota, reached, stage.clock.now());
     };
     refuse(TimedLimit::ConcurrentTurns);
@@ -248,7 +248,8 @@ fn a_daily_refusal_ends_with_another_limit() {
     let (_, key) = stage.key("acme", json!({}));
     patch(&stage, json!({"tokens_per_day": 5}));
     let caller = stage.forward(message("s").bearer(&key)).principal;
-    let reached = Reached { limit: TimedLimit::TokensPerDay, resets_at: NOW + Duration::from_hours(12) };
+    let reached =
+        Reached { limit: TimedLimit::TokensPerDay, resets_at: NOW + Duration::from_hours(12), held: false };
     stage.gateway.refusals.add(&caller.tenant, stage.gateway.quota(&caller), reached, NOW);
     assert_eq!(stage.answer(message("s").bearer(&key)).status, 429);
     patch(&stage, json!({"tokens_per_day": 6}));

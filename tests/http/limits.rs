@@ -55,6 +55,25 @@ fn a_second_session_runs_after_the_first() {
 }
 
 #[test]
+fn an_answer_waits_for_a_slot_like_a_message() {
+    let client = tenant("patient", &json!({"concurrent_turns": 1}));
+    let (asking, running) = (Chat::new(client.clone(), "asking"), Chat::new(client, "running"));
+    let waiting = asking.say("/tool ask_user {\"question\": \"Which?\"}");
+    let call = waiting["pending"][0]["call_id"].as_str().unwrap().to_owned();
+    running.begin(json!({"content": "/slow 100 40"}));
+    let answer = || asking.post(&format!("/answers/{call}"), json!({"answer": "blue"}));
+    let refused = answer();
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.header("retry-after").is_some());
+    let problem = refused.json();
+    assert_eq!((&problem["code"], &problem["limit"]), (&json!("rate_limited"), &json!("concurrent_turns")));
+    let view = asking.client.get(&asking.path("")).expect(200);
+    assert_eq!((&view["status"], &view["pending"][0]["call_id"]), (&json!("waiting"), &json!(call)));
+    running.until_idle();
+    assert_eq!(answer().expect(200)["status"], "completed");
+}
+
+#[test]
 fn turns_of_a_day_are_limited_and_counted() {
     let client = tenant("daily", &json!({"turns_per_day": 2}));
     let chat = Chat::new(client.clone(), "d");

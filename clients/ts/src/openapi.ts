@@ -2997,7 +2997,7 @@ export interface components {
         TenantLimits: {
             /** @description Maximum number of turns at the same time. */
             concurrent_turns?: number;
-            /** @description Cost of a UTC day in US dollars after which no turn starts. */
+            /** @description Cost of a UTC day in US dollars after which no turn starts, or continues after a decision. Exact within one turn if each turn has a `max_cost_usd`. */
             cost_usd_per_day?: number;
             /** @description Maximum number of files. */
             files?: number;
@@ -3028,7 +3028,7 @@ export interface components {
         TenantLimitsInput: {
             /** @description Maximum number of turns at the same time. */
             concurrent_turns?: number | null;
-            /** @description Cost of a UTC day in US dollars after which no turn starts. */
+            /** @description Cost of a UTC day in US dollars after which no turn starts, or continues after a decision. Exact within one turn if each turn has a `max_cost_usd`. */
             cost_usd_per_day?: number | null;
             /** @description Maximum number of files. */
             files?: number | null;

@@ -3,19 +3,19 @@
 //!
 //! All of it follows from stored state. The log says what was used, [`Account::reported`] up to where the ledger has
 //! counted it, and [`Account::slot_until`] whether the session holds a slot; the kernel repeats the report until both are
-//! right. Only a turn that is about to start is not stored yet. If its process is evicted before the turn is stored, the
-//! slot ends with the lease of the admission.
+//! right. Only a turn that is about to start or to continue is not stored yet. If its process is evicted before that is
+//! stored, the slot ends with the lease of the admission.
 
-use super::{SessionHost, children::MESSAGE_TIMEOUT, directory_down};
-use crate::ports::{LedgerError, SessionStore, within};
+use super::{SessionHost, children::MESSAGE_TIMEOUT, directory_down, queue::queued_budgets};
+use crate::ports::{LedgerError, SessionStore, StoreError, within};
 use crate::session::{
     Session, audit,
     kernel::{LedgerDues, holds_slot},
     usage::{self, LogUsage},
 };
 use crate::types::{
-    Admission, Admitted, Problem, Reached, Receipt, Report, RequestBlock, SessionId, SessionState, SlotUse,
-    Standing, TenantId, TimedLimit, Timestamp, session::Account,
+    Admission, Admitted, Budget, BudgetPatch, NanoUsd, Problem, Reached, Receipt, Report, RequestBlock,
+    SessionId, SlotUse, Standing, TenantId, TimedLimit, Timestamp, session::Account,
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -33,8 +33,12 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a host remembers about its messages to the ledger.
 #[derive(Default)]
 pub(super) struct LedgerState {
-    /// The turns that are being admitted, or admitted and about to be stored.
+    /// The new turns that are being admitted, or admitted and about to be stored.
     starting: Cell<u32>,
+    /// The same of decisions and answers with which the waiting turn continues.
+    continuing: Cell<u32>,
+    /// The sum of the cost ceilings of all of them.
+    hold: Cell<NanoUsd>,
     /// When the last message was sent.
     sent_at: Cell<Timestamp>,
     /// When decisions may be added to the audit trail again.
@@ -43,17 +47,34 @@ pub(super) struct LedgerState {
     requests_refused: Cell<(u32, Timestamp)>,
 }
 
-/// The permission to store one more turn. The session counts it as open until this is dropped.
+impl LedgerState {
+    /// Returns the number of turns that are about to start or to continue.
+    fn count(&self, continues: bool) -> &Cell<u32> {
+        if continues { &self.continuing } else { &self.starting }
+    }
+
+    fn is_asking(&self) -> bool {
+        self.starting.get() > 0 || self.continuing.get() > 0
+    }
+}
+
+/// The permission to store one more turn, or that the waiting turn continues. The session counts it as open until this is
+/// dropped.
 pub struct Admittance {
     host: Rc<SessionHost>,
+    continues: bool,
+    /// The cost ceiling of the turn.
+    hold: NanoUsd,
     /// Until when the session holds a slot; `None` if it needs none.
     pub slot_until: Option<Timestamp>,
 }
 
 impl Drop for Admittance {
     fn drop(&mut self) {
-        let starting = &self.host.ledger.starting;
-        starting.set(starting.get().saturating_sub(1));
+        let ledger = &self.host.ledger;
+        let count = ledger.count(self.continues);
+        count.set(count.get().saturating_sub(1));
+        ledger.hold.set(ledger.hold.get().minus(self.hold));
         // Reports have waited for this.
         self.host.run_due();
     }
@@ -85,11 +106,12 @@ impl SessionHost {
             }
         }
         let (_, resets_at) = self.ledger.requests_refused.get();
-        let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at };
+        let reached = Reached { limit: TimedLimit::RequestsPerMin, resets_at, held: false };
         Err(Problem::over_limit(reached, self.now()))
     }
 
-    /// Asks the ledger for one more turn of the session `id`, which may not be stored yet.
+    /// Asks the ledger for one more turn of the session `id`, which may not be stored yet. `budget` has what the message
+    /// changes in the budget of the turn.
     ///
     /// # Errors
     /// `rate_limited` or `quota_exceeded` if the tenant has reached a limit; `unavailable` if the ledger cannot be
@@ -99,10 +121,28 @@ impl SessionHost {
         tenant: &TenantId,
         id: &SessionId,
         session: Option<&Rc<Session>>,
+        budget: &BudgetPatch,
+    ) -> Result<Admittance, Problem> {
+        let own = session.map(|session| session.state().meta.budget).unwrap_or_default();
+        let hold = ceiling(&self.tenant_limits().lower(own.patched(budget)));
+        self.ask_ledger(tenant, id, session, hold, false).await
+    }
+
+    /// Asks the ledger for a turn with this cost ceiling, which starts or continues.
+    pub(super) async fn ask_ledger(
+        self: &Rc<Self>,
+        tenant: &TenantId,
+        id: &SessionId,
+        session: Option<&Rc<Session>>,
+        hold: NanoUsd,
+        continues: bool,
     ) -> Result<Admittance, Problem> {
         let quota = self.tenant_limits().quota();
-        self.ledger.starting.set(self.ledger.starting.get() + 1);
-        let mut admittance = Admittance { host: Rc::clone(self), slot_until: None };
+        let hold = quota.cost_usd_per_day.map_or(NanoUsd(0), |_| hold);
+        let count = self.ledger.count(continues);
+        count.set(count.get() + 1);
+        self.ledger.hold.set(self.ledger.hold.get().plus(hold));
+        let mut admittance = Admittance { host: Rc::clone(self), continues, hold, slot_until: None };
         let mut retries = SLOT_RETRIES.into_iter();
         loop {
             let state = session.map(|session| session.state().clone());
@@ -113,8 +153,9 @@ impl SessionHost {
                 _ => Vec::new(),
             };
             let created_at = state.as_ref().map_or(Timestamp(0), |state| state.meta.created_at);
-            let standing = self.standing(state.as_ref(), true);
-            let admission = Admission { session: id.clone(), created_at, standing, started, quota };
+            let standing = self.standing(session.map(Rc::as_ref), true)?;
+            let session = id.clone();
+            let admission = Admission { session, created_at, standing, started, hold, continues, quota };
             let admitted = within(
                 self.ports.clock.as_ref(),
                 ADMISSION_TIMEOUT,
@@ -127,7 +168,7 @@ impl SessionHost {
                     admittance.slot_until = quota.needs_slots().then_some(until);
                     return Ok(admittance);
                 }
-                (Admitted::Refused(reached), Some(delay)) if reached.limit == TimedLimit::ConcurrentTurns => {
+                (Admitted::Refused(reached), Some(delay)) if reached.held => {
                     self.ports.clock.sleep(delay).await;
                 }
                 (Admitted::Refused(reached), _) => return Err(Problem::over_limit(reached, self.now())),
@@ -144,6 +185,7 @@ impl SessionHost {
             let state = session.as_ref().map(|session| session.state().clone());
             let needs_slots = host.tenant_limits().quota().needs_slots();
             let account = state.as_ref().map(|state| *state.account).unwrap_or_default();
+            let Ok(standing) = host.standing(session.as_deref(), needs_slots) else { return };
             let report = Report {
                 session: id,
                 created_at: state.as_ref().map_or(Timestamp(0), |state| state.meta.created_at),
@@ -151,7 +193,7 @@ impl SessionHost {
                 to: account.reported,
                 rows: Vec::new(),
                 started: Default::default(),
-                standing: host.standing(state.as_ref(), needs_slots),
+                standing,
                 is_last: false,
             };
             let _ = host.send_report(&tenant, &report).await;
@@ -159,20 +201,36 @@ impl SessionHost {
     }
 
     /// Returns what the session does, as of now.
-    fn standing(&self, state: Option<&SessionState>, needs_slots: bool) -> Standing {
+    fn standing(&self, session: Option<&Session>, needs_slots: bool) -> Result<Standing, StoreError> {
+        let hold = self.ledger.hold.get().plus(session.map_or(Ok(NanoUsd(0)), |session| self.hold(session))?);
+        let state = session.map(|session| session.state());
         let starting = self.ledger.starting.get();
         let last = self.ledger.sent_at.get();
         let sent_at = self.now().max(last + Duration::from_millis(1));
         self.ledger.sent_at.set(sent_at);
-        let queued = state.map_or(0, |state| state.activity.queue.len());
-        Standing {
+        let queued = state.as_ref().map_or(0, |state| state.activity.queue.len());
+        Ok(Standing {
             sent_at,
-            slot: match state.is_some_and(|state| holds_slot(state, needs_slots)) {
+            slot: match state.is_some_and(|state| holds_slot(&state, needs_slots)) {
                 true => Some(SlotUse::Running),
-                false => (needs_slots && starting > 0).then_some(SlotUse::Starting),
+                false => (needs_slots && self.ledger.is_asking()).then_some(SlotUse::Starting),
             },
             open_turns: starting.saturating_add(u32::try_from(queued).unwrap_or(u32::MAX)),
+            hold,
+        })
+    }
+
+    /// Returns the sum of the cost ceilings of the turn that runs and of those that are queued.
+    fn hold(&self, session: &Session) -> Result<NanoUsd, StoreError> {
+        let limits = self.limits_of(session);
+        if limits.cost_usd_per_day.is_none() {
+            return Ok(NanoUsd(0));
         }
+        let queued = queued_budgets(session)?.into_iter().map(|budget| ceiling(&limits.lower(budget)));
+        let state = session.state();
+        let running = state.activity.turn.as_ref().filter(|turn| turn.works());
+        let running = running.map(|turn| ceiling(&turn.budget));
+        Ok(running.into_iter().chain(queued).fold(NanoUsd(0), NanoUsd::plus))
     }
 
     /// Reports the usage since the last report and the session's standing, and stores what the ledger has confirmed.
@@ -233,7 +291,7 @@ impl SessionHost {
     /// Returns what the session owes to the ledger. While a turn is being admitted, nothing is due: a report would not
     /// know whether the turn starts.
     pub(super) fn ledger_dues(&self, session: &Session) -> LedgerDues {
-        if self.ledger.starting.get() > 0 {
+        if self.ledger.is_asking() {
             return LedgerDues { is_starting: true, ..LedgerDues::default() };
         }
         let quota = self.limits_of(session).quota();
@@ -260,7 +318,7 @@ impl SessionHost {
             to,
             rows,
             started,
-            standing: self.standing(Some(&state), needs_slots),
+            standing: self.standing(Some(session), needs_slots)?,
             is_last,
         })
     }
@@ -288,4 +346,9 @@ impl SessionHost {
         }
         self.ports.directory.append_audit(&decided).await.map_err(directory_down)
     }
+}
+
+/// Returns the cost ceiling of a turn; 0 if it has none, because nothing can be held for it then.
+pub(super) fn ceiling(budget: &Budget) -> NanoUsd {
+    budget.max_cost_usd.map(NanoUsd::of_usd).unwrap_or_default()
 }

@@ -113,7 +113,8 @@ impl SessionHost {
         let notified = notified.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
         match notified.map_err(|error| Problem::internal(error.to_string()))? {
             Acknowledgement::Recorded if status.is_final() => self.store_reported(session),
-            Acknowledgement::Recorded => {
+            // Only a child that asks to continue is refused.
+            Acknowledgement::Recorded | Acknowledgement::Refused(_) => {
                 self.handle(Input::Acknowledged(status));
                 Ok(())
             }

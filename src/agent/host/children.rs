@@ -2,7 +2,10 @@
 //! All state is durable, and both messages, the task with its rules and the child's status, are at-least-once
 //! and idempotent.
 
-use super::{SessionHost, suspensions::Settled};
+use super::{
+    SessionHost,
+    resolved::{ResolvedCalls, Settled},
+};
 use crate::ports::{PeerError, PeerRequest, StoreError, within};
 use crate::session::{
     Session,
@@ -12,8 +15,8 @@ use crate::session::{
 use crate::turn::policy;
 use crate::types::{
     Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, ErrorCode, EventKind, GeneratedId,
-    Grants, Imported, Parent, Problem, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta,
-    Suspension, TurnId, TurnOptions, TurnStatus, Wait,
+    Imported, Parent, Problem, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension,
+    Timestamp, TurnId, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
 use bytes::Bytes;
@@ -109,7 +112,7 @@ impl SessionHost {
             None => return Ok(()),
         };
         let settled = Settled { suspension: suspension.resolved(failed), record, charge: None };
-        self.settle(session, vec![settled], Grants::default(), "subagent").map(drop)
+        self.settle(session, ResolvedCalls::new(vec![settled], "subagent")).map(drop)
     }
 
     /// Resolves the call that waits for a child with the child's final status.
@@ -123,14 +126,14 @@ impl SessionHost {
         let record = child_completed(&suspension.call_id, child, status.status, Some(&status));
         let answered = Resolution::Answered { answer: json!(status) };
         let settled = Settled { suspension: suspension.resolved(answered), record, charge: Some(status) };
-        self.settle(session, vec![settled], Grants::default(), "subagent").map(drop)
+        self.settle(session, ResolvedCalls::new(vec![settled], "subagent")).map(drop)
     }
 
     /// Handles a status sent by a child.
     ///
     /// # Errors
-    /// When the store fails. The child then sends the status again.
-    pub fn child_status(self: &Rc<Self>, status: ChildStatus) -> Result<Acknowledgement, Problem> {
+    /// When the store fails, or the ledger if the child asks to continue. The child then sends the status again.
+    pub async fn child_status(self: &Rc<Self>, status: ChildStatus) -> Result<Acknowledgement, Problem> {
         if self.kernel.borrow().erasing {
             // The erasure misses a child that is created late. It erases itself once it finds no parent.
             return Err(Problem::new(ErrorCode::Unavailable, "this session is being erased"));
@@ -139,21 +142,25 @@ impl SessionHost {
         let Some(suspension) = session.child_suspension(&status.call_id, &status.session)? else {
             return Ok(Acknowledgement::NotWanted);
         };
+        if status.asks_to_continue {
+            return self.let_child_continue(&session, &suspension).await;
+        }
         if status.is_final() {
             self.resolve_child(&session, suspension, status)?;
         } else {
-            self.store_pending(&session, suspension, status.pending)?;
+            self.store_pending(&session, suspension, status.pending, None)?;
         }
         Ok(Acknowledgement::Recorded)
     }
 
     /// Stores the child's calls that wait for a person. While there are any, the parent's turn waits for a
-    /// person too.
-    fn store_pending(
+    /// person too. `slot_until` is until when the session holds a slot that it was admitted to because of this change.
+    pub(super) fn store_pending(
         &self,
         session: &Session,
         suspension: Suspension,
         pending: Vec<crate::types::Pending>,
+        slot_until: Option<Timestamp>,
     ) -> Result<(), Problem> {
         let mut suspension = suspension;
         let Wait::Child(child) = &mut suspension.wait else { return Ok(()) };
@@ -168,8 +175,9 @@ impl SessionHost {
         let (key, json) = row(&suspension)?;
         session.commit(self.now(), |draft| {
             draft.put(key, json);
+            draft.hold_slot(slot_until);
             let Some(turn) = draft.turn_mut() else { return };
-            turn.delegated = all.iter().all(Suspension::is_delegated);
+            turn.set_waits(&all);
             if !turn.delegated {
                 let people = all.iter().filter(|own| !own.is_delegated());
                 let pending = people.map(Suspension::pending).collect();
@@ -205,7 +213,7 @@ impl SessionHost {
             && let Some(wait) = suspension.child()
         {
             let left = wait.pending.iter().filter(|own| own.call_id != *call_id).cloned().collect();
-            self.store_pending(session, suspension, left)?;
+            self.store_pending(session, suspension, left, None)?;
         }
         Ok(Some((status, body)))
     }

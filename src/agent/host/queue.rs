@@ -5,8 +5,8 @@ use crate::ports::StoreError;
 use crate::session::{DocumentKey, Draft, Session, decode, encode, idempotency::ResponseDocument};
 use crate::turn::TurnMachine;
 use crate::types::{
-    ErrorCode, EventKind, Problem, QueuedTurn, StopReason, Timestamp, TurnEnd, TurnError, TurnId, TurnStatus,
-    session::Webhook,
+    Budget, ErrorCode, EventKind, Problem, QueuedTurn, StopReason, Timestamp, TurnEnd, TurnError, TurnId,
+    TurnStatus, session::Webhook,
 };
 use std::rc::Rc;
 
@@ -112,6 +112,22 @@ impl SessionHost {
         // commit.
         session.commit(self.now(), dropped).map_err(Problem::from)
     }
+}
+
+/// Returns the budgets of the queued turns.
+///
+/// # Errors
+/// When the store fails.
+pub(super) fn queued_budgets(session: &Session) -> Result<Vec<Budget>, StoreError> {
+    let queue = session.state().activity.queue.clone();
+    let mut budgets = Vec::with_capacity(queue.len());
+    for turn in queue {
+        let stored = session.document(&DocumentKey::Queued(turn))?;
+        // An unreadable message starts no turn.
+        let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
+        budgets.extend(queued.map(|queued| queued.budget));
+    }
+    Ok(budgets)
 }
 
 /// Returns the change that removes these turns from the queue.

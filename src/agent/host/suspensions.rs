@@ -2,23 +2,20 @@
 //!
 //! A resolution, what it grants, and the turn's resumption are one commit.
 
-use super::SessionHost;
+pub use super::resolved::{ResolvedCalls, TurnEffect};
+use super::{SessionHost, resolved::Settled};
 use crate::agent::{
     admission::validate_args,
     ending::{Ending, INTERRUPTED},
 };
-use crate::ports::StoreError;
 use crate::session::{
     Session,
     suspensions::{Row, child_completed, row},
 };
-use crate::turn::{
-    TurnMachine,
-    policy::{self, Verdict},
-};
+use crate::turn::policy::{self, Verdict};
 use crate::types::{
-    CallId, ChildStatus, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, ResolvedBy,
-    StopReason, Suspension, ToolCall, TurnStatus, Wait,
+    CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, ResolvedBy, StopReason,
+    Suspension, ToolCall, TurnStatus, Wait,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -51,32 +48,12 @@ pub enum CallAnswer {
     Failure(String),
 }
 
-/// The effect of a decision or an answer on the turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnEffect {
-    /// The turn continues.
-    Continues,
-    /// The turn still waits for other calls.
-    Waits,
-    /// No effect: it repeats an earlier decision or answer.
-    None,
-}
-
-/// A resolved suspension and its record.
-pub(super) struct Settled {
-    pub suspension: Suspension,
-    pub record: EventKind,
-    /// The final status of a child, whose use is deducted from the turn's budget.
-    pub charge: Option<ChildStatus>,
-}
-
 impl SessionHost {
-    /// Decides on a call that waits for approval. Repeating a decision changes nothing.
+    /// Decides on a call that waits for approval, without asking the ledger for a slot. Repeating a decision changes
+    /// nothing.
     ///
     /// # Errors
-    /// `not_found` for an unknown call, `stale_args_hash` when its arguments have another hash, `already_decided` after a
-    /// different decision, `not_waiting` after it expired or its turn ended, `validation_failed` for invalid
-    /// arguments, `missing_scope` if the caller may not approve the call.
+    /// See [`SessionHost::check_decision`].
     pub fn decide(
         self: &Rc<Self>,
         session: &Rc<Session>,
@@ -84,6 +61,23 @@ impl SessionHost {
         approval: ApprovalDecision,
         resolved_by: ResolvedBy,
     ) -> Result<TurnEffect, Problem> {
+        let resolved = self.check_decision(session, call_id, approval, resolved_by)?;
+        resolved.map_or(Ok(TurnEffect::None), |resolved| self.settle(session, resolved))
+    }
+
+    /// Returns the calls that a decision resolves; `None` if it repeats an earlier one.
+    ///
+    /// # Errors
+    /// `not_found` for an unknown call, `stale_args_hash` when its arguments have another hash, `already_decided` after a
+    /// different decision, `not_waiting` after it expired or its turn ended, `validation_failed` for invalid
+    /// arguments, `missing_scope` if the caller may not approve the call.
+    pub fn check_decision(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        call_id: &CallId,
+        approval: ApprovalDecision,
+        resolved_by: ResolvedBy,
+    ) -> Result<Option<ResolvedCalls>, Problem> {
         let suspension = self.suspension(session, Row::Approval, call_id)?;
         if approval.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash) {
             return Err(stale(&suspension));
@@ -104,7 +98,7 @@ impl SessionHost {
                 }
                 Resolution::Answered { .. } | Resolution::Failed { .. } => false,
             };
-            return if same { Ok(TurnEffect::None) } else { Err(decided()) };
+            return if same { Ok(None) } else { Err(decided()) };
         }
         if !declines && !approval.is_approver {
             let run_with = args.as_ref().unwrap_or(&suspension.args);
@@ -148,7 +142,7 @@ impl SessionHost {
                 &resolved_by,
             )?);
         }
-        self.settle(session, settled, granted, "decided")
+        Ok(Some(ResolvedCalls { settled, granted, reason: "decided", slot_until: None }))
     }
 
     /// Checks that the payload of a call that waits for an answer is still what the person was shown. If it is not,
@@ -209,10 +203,10 @@ impl SessionHost {
         }
     }
 
-    /// Answers a suspended call. Repeating an answer changes nothing.
+    /// Answers a suspended call, without asking the ledger for a slot. Repeating an answer changes nothing.
     ///
     /// # Errors
-    /// As for [`SessionHost::decide`].
+    /// As for [`SessionHost::check_decision`].
     pub fn answer(
         self: &Rc<Self>,
         session: &Rc<Session>,
@@ -220,6 +214,21 @@ impl SessionHost {
         answer: CallAnswer,
         resolved_by: ResolvedBy,
     ) -> Result<TurnEffect, Problem> {
+        let resolved = self.check_answer(session, call_id, answer, resolved_by)?;
+        resolved.map_or(Ok(TurnEffect::None), |resolved| self.settle(session, resolved))
+    }
+
+    /// Returns the call that an answer resolves; `None` if it repeats an earlier one.
+    ///
+    /// # Errors
+    /// As for [`SessionHost::check_decision`].
+    pub fn check_answer(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        call_id: &CallId,
+        answer: CallAnswer,
+        resolved_by: ResolvedBy,
+    ) -> Result<Option<ResolvedCalls>, Problem> {
         let suspension = self.suspension(session, Row::Answer, call_id)?;
         if suspension.child().is_some() {
             return Err(Problem::new(ErrorCode::NotWaiting, "this call waits for a subagent"));
@@ -236,7 +245,7 @@ impl SessionHost {
         if let Some(before) = &suspension.resolution {
             return match before {
                 Resolution::Declined { expired: true, .. } => Err(over()),
-                before if *before == resolution => Ok(TurnEffect::None),
+                before if *before == resolution => Ok(None),
                 _ => Err(decided()),
             };
         }
@@ -252,7 +261,7 @@ impl SessionHost {
         let record = EventKind::AnswerGiven { call_id, name, answer, by: Some(approver), request_id };
         let suspension = Suspension { address, ..suspension.resolved(resolution) };
         let settled = Settled { suspension, record, charge: None };
-        self.settle(session, vec![settled], Grants::default(), "answered")
+        Ok(Some(ResolvedCalls::new(vec![settled], "answered")))
     }
 
     /// Declines expired calls.
@@ -262,7 +271,7 @@ impl SessionHost {
         let late: Vec<_> = session.suspensions()?.into_iter().filter(is_late).collect();
         if !late.is_empty() {
             let settled = late.iter().cloned().map(expired).collect();
-            self.settle(session, settled, Grants::default(), "expired")?;
+            self.settle(session, ResolvedCalls::new(settled, "expired"))?;
             self.cancel_later(&late);
         }
         Ok(())
@@ -361,43 +370,6 @@ impl SessionHost {
             charge: None,
         };
         Ok(others.map(release).collect())
-    }
-
-    /// Stores resolved suspensions. The turn continues when none is left open.
-    pub(super) fn settle(
-        self: &Rc<Self>,
-        session: &Rc<Session>,
-        settled: Vec<Settled>,
-        granted: Grants,
-        reason: &str,
-    ) -> Result<TurnEffect, Problem> {
-        let now = self.now();
-        let rows = settled.iter().map(|settled| row(&settled.suspension));
-        let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
-        let mut left = session.suspensions()?;
-        left.retain(|own| settled.iter().all(|settled| settled.suspension.call_id != own.call_id));
-        let delegated = left.iter().all(Suspension::is_delegated);
-        let continues = session.commit(now, |draft| {
-            rows.into_iter().for_each(|(key, json)| draft.put(key, json));
-            draft.grant(&granted);
-            let mut continues = false;
-            for Settled { suspension, record, charge } in settled {
-                draft.record(Some(&suspension.turn), record);
-                let turn = draft.turn_mut().filter(|turn| turn.id == suspension.turn);
-                let Some(turn) = turn else { continue };
-                turn.delegated = delegated;
-                let charged = charge.map(|ended| TurnMachine(turn).charge_subagent(&ended));
-                continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);
-                charged.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));
-            }
-            if let Some(turn) = draft.state().activity.turn.as_ref().filter(|_| continues) {
-                let (id, epoch) = (turn.id.clone(), turn.epoch);
-                draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
-            }
-            continues
-        })?;
-        // A turn that waits only for children counts as running.
-        Ok(if continues || delegated { TurnEffect::Continues } else { TurnEffect::Waits })
     }
 }
 

@@ -125,7 +125,7 @@ fn turns() -> Vec<Operation> {
             .text("A call with `\"by\": \"approver\"` can only be approved with the scopes `chat` and `approve`.")
             .body::<ApprovalBody>(json!({ "decision": "approve" })),
         )
-        .fails(&[AlreadyDecided, NotWaiting, StaleArgsHash]),
+        .fails(&[AlreadyDecided, NotWaiting, StaleArgsHash, QuotaExceeded]),
         post(
             Operation::post(
                 "/v1/sessions/{id}/answers/{call_id}",
@@ -135,7 +135,7 @@ fn turns() -> Vec<Operation> {
             .text("The body has `answer` or `error`.")
             .body::<AnswerBody>(json!({ "answer": "red" })),
         )
-        .fails(&[AlreadyDecided, NotWaiting, StaleArgsHash, StalePlan]),
+        .fails(&[AlreadyDecided, NotWaiting, StaleArgsHash, StalePlan, QuotaExceeded]),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::subscription::{ResponseMode, TurnSubscription, receipt, turn_response};
-use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
+use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, ResolvedCalls, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
@@ -80,7 +80,8 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
 /// Decides on a call, for a reason, and responds in this mode with the turn as it continues.
 ///
 /// # Errors
-/// See [`SessionHost::decide`](crate::agent::SessionHost::decide).
+/// See [`SessionHost::check_decision`](crate::agent::SessionHost::check_decision) and
+/// [`SessionHost::admit_continuation`](crate::agent::SessionHost::admit_continuation).
 pub async fn decide_as(
     call: &Call<'_>,
     session: &Rc<Session>,
@@ -110,14 +111,14 @@ async fn decide(
     decision: ApprovalDecision,
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    let decide = || call.host.decide(session, call_id, decision, resolved_by(call));
-    resolve(call, session, (Row::Approval, call_id), mode, decide).await
+    let check = || call.host.check_decision(session, call_id, decision.clone(), resolved_by(call));
+    resolve(call, session, (Row::Approval, call_id), mode, check).await
 }
 
 /// Answers a call and responds in this mode with the turn as it continues.
 ///
 /// # Errors
-/// See [`SessionHost::answer`](crate::agent::SessionHost::answer).
+/// As for [`decide_as`].
 pub async fn answer_as(
     call: &Call<'_>,
     session: &Rc<Session>,
@@ -125,26 +126,45 @@ pub async fn answer_as(
     given: CallAnswer,
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    let answer = || call.host.answer(session, call_id, given, resolved_by(call));
-    resolve(call, session, (Row::Answer, call_id), mode, answer).await
+    let check = || call.host.check_answer(session, call_id, given.clone(), resolved_by(call));
+    resolve(call, session, (Row::Answer, call_id), mode, check).await
 }
 
+/// Stores what `check` returns, once the turn has the slot that it needs to continue, and responds with the turn.
 async fn resolve(
     call: &Call<'_>,
     session: &Rc<Session>,
     (row, call_id): (Row, &CallId),
     mode: ResponseMode,
-    change: impl FnOnce() -> Result<TurnEffect, Problem>,
+    check: impl Fn() -> Result<Option<ResolvedCalls>, Problem>,
 ) -> Result<Response, Problem> {
-    let suspension = session.suspension(row, call_id)?;
-    let Some(turn) = suspension.map(|suspension| suspension.turn) else {
-        // The decision itself returns the precise error.
-        change()?;
-        return Err(Problem::not_found("call"));
-    };
+    let host = call.host;
+    let mut admittance = None;
+    if host.needs_admission()
+        && let Some(resolved) = check()?
+    {
+        admittance = host.admit_continuation(session, &resolved).await?;
+    }
     // No await between the subscription and the change, so that the client misses no event.
-    let subscription = TurnSubscription::new(call, session, &turn, mode.clone());
-    match change()? {
+    let change = || {
+        // Other requests may have changed the session during the await.
+        if session.is_retired() {
+            return Err(Problem::unavailable("the session is being opened again; try again", "retired"));
+        }
+        let suspension = session.suspension(row, call_id)?.ok_or_else(|| Problem::not_found("call"))?;
+        let resolved = check()?;
+        let subscription = TurnSubscription::new(call, session, &suspension.turn, mode.clone());
+        let effect = match resolved {
+            Some(resolved) => host.resolve(session, resolved, admittance.as_ref())?,
+            None => TurnEffect::None,
+        };
+        Ok((suspension.turn, subscription, effect))
+    };
+    let changed = change();
+    let is_used = matches!(changed, Ok((_, _, TurnEffect::Continues)));
+    host.settle_admittance(session, admittance, is_used);
+    let (turn, subscription, effect) = changed?;
+    match effect {
         TurnEffect::Continues if matches!(mode, ResponseMode::Receipt) => {
             let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
             Ok(receipt(call.session_id, &turn, body))

@@ -51,10 +51,10 @@ pub async fn post_as(
         let started = start(call, mode, message)?;
         return respond(call, mode, started).await;
     }
-    let (tenant, id, session) = (&call.principal.tenant, call.session_id, message.session);
+    let (tenant, id, session) = (&call.principal.tenant, call.session_id, message.session.clone());
     // Checked before, so that a refused message costs no call, and again afterwards, because other requests may have
     // changed the session in between.
-    let admittance = host.admit(tenant, id, session.as_ref()).await?;
+    let admittance = host.admit(tenant, id, session.as_ref(), &message.post.budget).await?;
     let started = call.again().and_then(|call| match prepare(&call, mode, read()?)? {
         Prepared::Replayed(replayed) => Ok(Err(replayed)),
         Prepared::Message(message) if message.session.is_none() && session.is_some() => {

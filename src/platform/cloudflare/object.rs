@@ -272,9 +272,10 @@ impl Inner {
                 Err(problem) => Err(problem),
             },
             Internal::Cancel { session, call_id } => host.cancel_task(&session, &call_id).map(json_of),
-            Internal::Notify => {
-                read(&mut request).await.and_then(|status| host.child_status(status)).map(json_of)
-            }
+            Internal::Notify => match read(&mut request).await {
+                Ok(status) => host.child_status(status).await.map(json_of),
+                Err(problem) => Err(problem),
+            },
             Internal::Erase { tenant, session } => {
                 host.erase(&tenant, &session).await.map(|()| String::new())
             }

@@ -4,7 +4,9 @@ use super::{
     AFTER_REPLY, DISCARD_AFTER, Durable, Job, LISTING, LONG_TURN, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET,
     RENEW_BEFORE, SessionKernel, WATCHDOG,
 };
-use crate::types::{ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnStatus};
+use crate::types::{
+    ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnState, TurnStatus,
+};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -140,7 +142,7 @@ impl SessionKernel {
     }
 }
 
-/// Returns the report to the ledger. A slot follows from the state: a running session holds one, and no other does.
+/// Returns the report to the ledger. A slot follows from the state; see [`holds_slot`].
 fn report_due(state: &SessionState, dues: LedgerDues) -> Option<Obligation> {
     let LedgerDues { is_starting, unreported, at_once, needs_slots } = dues;
     if is_starting {
@@ -161,9 +163,11 @@ fn report_due(state: &SessionState, dues: LedgerDues) -> Option<Obligation> {
     Some(Obligation { job: Job::Report, due, version })
 }
 
-/// Returns whether the session must hold a slot. A child runs in the slot of its parent.
+/// Returns whether the session must hold a slot: while it runs, and while a subagent of it does. A child runs in the slot
+/// of its parent, which therefore keeps it even if it also waits for a person.
 pub fn holds_slot(state: &SessionState, needs_slots: bool) -> bool {
-    needs_slots && state.child.is_none() && state.status() == SessionStatus::Running
+    let works = state.activity.turn.as_ref().map_or(!state.activity.queue.is_empty(), TurnState::works);
+    needs_slots && state.child.is_none() && works
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

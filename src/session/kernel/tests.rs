@@ -191,13 +191,19 @@ impl World {
             false => (times.last + Duration::from_secs(2)).min(times.first + Duration::from_secs(10)),
         });
         owed.extend(due.map(|at| (Job::FollowUps, at)));
-        let runs = self.limited && self.state.status() == SessionStatus::Running;
+        let runs = self.limited && self.works();
         owed.extend(match (runs, self.state.account.slot_until) {
             (true, Some(until)) => Some((Job::Report, until - Duration::from_secs(30))),
             (true, None) | (false, Some(_)) => Some((Job::Report, START)),
             (false, None) => None,
         });
         owed
+    }
+
+    /// Returns whether the session holds a slot if its tenant has limits.
+    fn works(&self) -> bool {
+        let waits_with_child = self.state.activity.turn.as_ref().is_some_and(|turn| turn.has_running_child);
+        self.state.status() == SessionStatus::Running || waits_with_child
     }
 
     /// Checks that each obligation is running or has an alarm that fires in time.
@@ -260,6 +266,7 @@ impl World {
             options: TurnOptions::default(),
             waiting_since: None,
             delegated: false,
+            has_running_child: false,
             phase: TurnPhase::Model,
         });
     }
@@ -463,7 +470,7 @@ impl World {
             }
             Job::Report => {
                 let until = self.now + Duration::from_mins(5);
-                let runs = self.limited && self.state.status() == SessionStatus::Running;
+                let runs = self.limited && self.works();
                 Rc::make_mut(&mut self.state.account).slot_until = runs.then_some(until);
             }
             Job::List => {

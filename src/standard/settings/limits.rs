@@ -37,7 +37,7 @@ pub const TOPIC: Topic = Topic {
                 Ok(())
             },
             "a number from 0",
-            "Once a tenant's turns have cost this many US dollars in a UTC day, no further turn starts on that day. Not set: no limit.",
+            "Once a tenant's turns have cost this many US dollars in a UTC day, no further turn starts or continues after a decision on that day. Turns that run at the same time may exceed it, unless the tenant also has a limit `max_cost_usd`. Not set: no limit.",
         ),
     ],
 };

@@ -84,7 +84,7 @@ fn a_session_acknowledges_no_status_while_it_is_erased() {
     let (host, tenant, id) = (stage.host(), "t".into(), "s".into());
     let status = || {
         let status = ChildStatus::not_started("ses_1".into(), "c1".into());
-        host.child_status(status).map_err(|problem| problem.code)
+        block_on(host.child_status(status)).map_err(|problem| problem.code)
     };
     stage.others.delay.set(ms(100));
     let mut erased = Box::pin(host.erase(&tenant, &id));

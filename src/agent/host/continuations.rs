@@ -1,0 +1,136 @@
+//! Continues turns whose suspended calls are resolved, with a slot of the tenant if it has limits.
+//!
+//! A turn that waits for people holds no slot. Before a decision or an answer is stored that lets the turn continue, the
+//! session asks the ledger for a slot, so that the limits stay exact: the caller who is refused repeats the request. A
+//! subagent runs in the slot of its parent, so its session asks the parent, which asks the ledger if it holds no slot.
+
+use super::{
+    Admittance, SessionHost,
+    account::ceiling,
+    children::MESSAGE_TIMEOUT,
+    resolved::{ResolvedCalls, TurnEffect},
+};
+use crate::ports::{PeerError, within};
+use crate::session::{Session, kernel::Input};
+use crate::types::{Acknowledgement, ChildStatus, Problem, SessionId, Suspension, TenantId};
+use std::rc::Rc;
+
+impl SessionHost {
+    /// Asks for the slot that the turn needs to continue once these calls are resolved; `None` if it needs none.
+    ///
+    /// # Errors
+    /// As for [`SessionHost::admit`].
+    pub async fn admit_continuation(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        resolved: &ResolvedCalls,
+    ) -> Result<Option<Admittance>, Problem> {
+        let continues = session.suspensions()?.iter().all(|own| resolved.include(own));
+        if !continues || !self.lacks_slot(session) {
+            return Ok(None);
+        }
+        if session.state().child.is_some() {
+            return self.ask_parent(session).await.map(|()| None);
+        }
+        self.admit_waiting(session).await.map(Some)
+    }
+
+    /// Stores calls as resolved, with the slot that [`SessionHost::admit_continuation`] has returned.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn resolve(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        resolved: ResolvedCalls,
+        admittance: Option<&Admittance>,
+    ) -> Result<TurnEffect, Problem> {
+        let slot_until = admittance.and_then(|admittance| admittance.slot_until);
+        self.settle(session, ResolvedCalls { slot_until, ..resolved })
+    }
+
+    /// Returns whether the turn waits for people without a slot, and needs one to continue.
+    fn lacks_slot(&self, session: &Session) -> bool {
+        let waits = session.state().activity.turn.as_ref().is_some_and(|turn| !turn.works());
+        waits && self.limits_of(session).quota().needs_slots()
+    }
+
+    async fn admit_waiting(self: &Rc<Self>, session: &Rc<Session>) -> Result<Admittance, Problem> {
+        let (tenant, id) = owner(session);
+        let hold = session.state().activity.turn.as_ref().map(|turn| ceiling(&turn.budget));
+        self.ask_ledger(&tenant, &id, Some(session), hold.unwrap_or_default(), true).await
+    }
+
+    /// Asks the parent whether this child may continue.
+    async fn ask_parent(self: &Rc<Self>, session: &Session) -> Result<(), Problem> {
+        let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
+        let (tenant, id) = owner(session);
+        let running = ChildStatus::running(id, parent.call_id);
+        let asked = ChildStatus { asks_to_continue: true, ..running.clone() };
+        let asked = self.ports.peers.notify(&tenant, &parent.session, asked);
+        let asked = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, asked).await;
+        let asked = asked.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        let unreachable = "the session of the parent cannot be reached; try again";
+        match asked.map_err(|error| Problem::unavailable(unreachable, error))? {
+            Acknowledgement::Refused(reached) => Err(Problem::over_limit(reached, self.now())),
+            Acknowledgement::Recorded => {
+                // If the child waits on after all, it has to notify the parent.
+                self.handle(Input::Acknowledged(running));
+                Ok(())
+            }
+            // Nothing waits for the task. The child learns it with its next status.
+            Acknowledgement::NotWanted | Acknowledgement::NoSession => Ok(()),
+        }
+    }
+
+    /// Lets the child continue for which a call waits: takes a slot, if this session holds none, and stores that the child
+    /// waits for nobody. If the child does not continue, it sends its status again.
+    pub(super) async fn let_child_continue(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        waiting: &Suspension,
+    ) -> Result<Acknowledgement, Problem> {
+        let admittance = match self.lacks_slot(session) {
+            true => match self.admit_waiting(session).await {
+                Err(Problem { reached: Some(reached), .. }) => {
+                    return Ok(Acknowledgement::Refused(*reached));
+                }
+                admitted => Some(admitted?),
+            },
+            false => None,
+        };
+        let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
+        // The call may have been resolved during the await.
+        let stored = match waiting.child() {
+            Some(child) => session.child_suspension(&waiting.call_id, &child.task.session),
+            None => Ok(None),
+        };
+        let stored = stored.map_err(Problem::from).and_then(|found| match found {
+            Some(own) => {
+                self.store_pending(session, own, Vec::new(), slot_until).map(|()| Acknowledgement::Recorded)
+            }
+            None => Ok(Acknowledgement::NotWanted),
+        });
+        let is_used = stored.as_ref().is_ok_and(|stored| *stored == Acknowledgement::Recorded);
+        self.settle_admittance(session, admittance, is_used);
+        stored
+    }
+
+    /// Gives back what was admitted for a turn of this session, unless it is used.
+    pub fn settle_admittance(
+        self: &Rc<Self>,
+        session: &Session,
+        admittance: Option<Admittance>,
+        is_used: bool,
+    ) {
+        if let Some(admittance) = admittance.filter(|_| !is_used) {
+            let (tenant, id) = owner(session);
+            self.release(admittance, &tenant, &id);
+        }
+    }
+}
+
+fn owner(session: &Session) -> (TenantId, SessionId) {
+    let meta = &session.state().meta;
+    (meta.tenant.clone(), meta.id.clone())
+}
