@@ -15,7 +15,6 @@ mod registry;
 mod response;
 pub mod retry;
 mod settings;
-mod sse;
 #[cfg(test)]
 mod testkit;
 mod windows;

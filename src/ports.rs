@@ -11,6 +11,7 @@ pub mod clock;
 pub mod credentials;
 pub mod directory;
 pub mod eraser;
+pub mod event_stream;
 pub mod filesystem;
 pub mod http;
 pub mod ledger;

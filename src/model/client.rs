@@ -4,12 +4,14 @@ mod idle_timer;
 
 use super::{
     classify,
-    sse::{MAX_EVENT, Splitter},
     wire::{Decoder, Endpoint, Wire},
     workers_ai::{self, WorkersAi},
 };
 use crate::{
-    ports::{Ai, Clock, Http, HttpError, HttpResponse, Model},
+    ports::{
+        Ai, Clock, Http, HttpError, HttpResponse, Model,
+        event_stream::{EventTooLarge, MAX_EVENT, OnEvent, Splitter},
+    },
     types::{ModelError, ModelErrorKind, ModelEvent, ModelRequest},
 };
 use bytes::Bytes;
@@ -104,6 +106,12 @@ impl ErrorFormatter {
             None => format!("{}: {}", self.provider, error.message),
         };
         error
+    }
+}
+
+impl From<EventTooLarge> for ModelError {
+    fn from(error: EventTooLarge) -> Self {
+        Self::new(ModelErrorKind::Invalid, error.to_string())
     }
 }
 
@@ -231,7 +239,7 @@ impl ResponseReader {
     /// Passes the events that `step` finds to the decoder and queues the result.
     fn read(
         &mut self,
-        step: impl FnOnce(&mut BodyFormat, super::sse::OnEvent<'_>) -> Result<bool, ModelError>,
+        step: impl FnOnce(&mut BodyFormat, OnEvent<'_, ModelError>) -> Result<bool, ModelError>,
     ) {
         let Some(decoder) = self.decoder.as_mut() else { return };
         let mut out = Vec::new();

@@ -4,17 +4,33 @@
 //! reuses its buffers and is bounded. Stream adapters such as `sse-stream` poll a future and allocate several
 //! strings per event, and have no byte limit.
 
-use crate::types::{ModelError, ModelErrorKind};
+use thiserror::Error;
 
 /// Maximum size of an event in bytes.
-pub(super) const MAX_EVENT: usize = 8 * 1024 * 1024;
+pub const MAX_EVENT: usize = 8 * 1024 * 1024;
+
+/// An event of more than [`MAX_EVENT`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("sent an event of more than 8 MiB")]
+pub struct EventTooLarge;
 
 /// Receives an event's name (empty when it has none) and its data. Returns true to stop reading.
-pub(super) type OnEvent<'f> = &'f mut dyn FnMut(&str, &str) -> Result<bool, ModelError>;
+pub type OnEvent<'f, E> = &'f mut dyn FnMut(&str, &str) -> Result<bool, E>;
 
 /// An incremental parser of an event stream. Chunks may be split anywhere; lines may end in LF, CR or CRLF.
+///
+/// ```
+/// use edge_harness::ports::event_stream::{EventTooLarge, Splitter};
+///
+/// let mut events = Vec::new();
+/// let done = Splitter::default().push::<EventTooLarge>(b"event: greeting\ndata: Hello\n\n", &mut |name, data| {
+///     events.push(format!("{name}: {data}"));
+///     Ok(false)
+/// });
+/// assert_eq!((done, events), (Ok(false), vec!["greeting: Hello".to_owned()]));
+/// ```
 #[derive(Default)]
-pub(super) struct Splitter {
+pub struct Splitter {
     /// Start of a line whose end has not arrived.
     line: Vec<u8>,
     name: String,
@@ -28,7 +44,14 @@ pub(super) struct Splitter {
 
 impl Splitter {
     /// Parses a chunk. Returns true when `on_event` asked to stop.
-    pub(super) fn push(&mut self, chunk: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+    ///
+    /// # Errors
+    /// The error of `on_event`, or an event that is too large.
+    pub fn push<E: From<EventTooLarge>>(
+        &mut self,
+        chunk: &[u8],
+        on_event: OnEvent<'_, E>,
+    ) -> Result<bool, E> {
         let mut rest = chunk;
         while let Some((&first, remaining)) = rest.split_first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
@@ -52,18 +75,21 @@ impl Splitter {
     }
 
     /// Parses the rest when the stream has ended. Some servers omit the last empty line.
-    pub(super) fn finish(&mut self, on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+    ///
+    /// # Errors
+    /// As for [`Splitter::push`].
+    pub fn finish<E: From<EventTooLarge>>(&mut self, on_event: OnEvent<'_, E>) -> Result<bool, E> {
         Ok(self.end_line(b"", on_event)? || self.end_line(b"", on_event)?)
     }
 
-    fn bound(&self, more: usize) -> Result<(), ModelError> {
+    fn bound(&self, more: usize) -> Result<(), EventTooLarge> {
         if self.line.len() + self.data.len() + more > MAX_EVENT {
-            return Err(ModelError::new(ModelErrorKind::Invalid, "sent an event of more than 8 MiB"));
+            return Err(EventTooLarge);
         }
         Ok(())
     }
 
-    fn end_line(&mut self, piece: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+    fn end_line<E>(&mut self, piece: &[u8], on_event: OnEvent<'_, E>) -> Result<bool, E> {
         if self.line.is_empty() {
             return self.take_line(piece, on_event);
         }
@@ -75,7 +101,7 @@ impl Splitter {
         done
     }
 
-    fn take_line(&mut self, mut line: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+    fn take_line<E>(&mut self, mut line: &[u8], on_event: OnEvent<'_, E>) -> Result<bool, E> {
         if !std::mem::replace(&mut self.started, true) {
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         }
@@ -104,7 +130,7 @@ impl Splitter {
         Ok(false)
     }
 
-    fn dispatch(&mut self, on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+    fn dispatch<E>(&mut self, on_event: OnEvent<'_, E>) -> Result<bool, E> {
         let done = if std::mem::take(&mut self.has_data) {
             // Checking whole words at a time is several times faster than `from_utf8_lossy`.
             match std::str::from_utf8(&self.data) {
@@ -132,7 +158,7 @@ mod tests {
         let mut splitter = Splitter::default();
         let mut keep = |name: &str, data: &str| {
             events.push((name.to_owned(), data.to_owned()));
-            Ok(false)
+            Ok::<_, EventTooLarge>(false)
         };
         for chunk in chunks {
             splitter.push(chunk, &mut keep).unwrap();
@@ -156,7 +182,7 @@ mod tests {
     #[test]
     fn parsing_stops_when_the_callback_asks() {
         let mut seen = 0;
-        let done = Splitter::default().push(b"data: a\n\ndata: b\n\n", &mut |_, _| {
+        let done = Splitter::default().push::<EventTooLarge>(b"data: a\n\ndata: b\n\n", &mut |_, _| {
             seen += 1;
             Ok(true)
         });
@@ -167,11 +193,14 @@ mod tests {
     fn memory_is_bounded() {
         let mut splitter = Splitter::default();
         let chunk = vec![b'x'; 1024 * 1024];
-        let results: Vec<_> = (0..9).map(|_| splitter.push(&chunk, &mut |_, _| Ok(false)).is_ok()).collect();
+        let mut push = |splitter: &mut Splitter, chunk: &[u8]| {
+            splitter.push::<EventTooLarge>(chunk, &mut |_, _| Ok(false)).is_ok()
+        };
+        let results: Vec<_> = (0..9).map(|_| push(&mut splitter, &chunk)).collect();
         assert_eq!(results.iter().filter(|ok| **ok).count(), 8);
         let mut many = Splitter::default();
         let line = [b"data: ".as_slice(), &chunk, b"\n"].concat();
-        assert!((0..9).any(|_| many.push(&line, &mut |_, _| Ok(false)).is_err()));
+        assert!((0..9).any(|_| !push(&mut many, &line)));
     }
 
     proptest! {
