@@ -15,6 +15,7 @@
 //! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
 //! | [`context`] | keeps the conversation within the model's window: compaction, observation |
 //! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
+//! | [`mcp`] | the client of MCP: the tools of other servers |
 //! | [`hooks`], [`follow_ups`], [`tools`] | the built-in capabilities, one file each |
 //! | [`standard`] | the only place that adds the built-ins to an agent |
 //! | [`http`] | routes, authentication, problems, one file per resource |
@@ -27,6 +28,7 @@ pub mod follow_ups;
 pub mod hooks;
 pub mod http;
 pub mod ledger;
+pub mod mcp;
 pub mod memory;
 pub mod model;
 pub mod platform;

@@ -22,6 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The turn loop uses `model::retry` for delays and `model::one_shot` for one-shot calls.
     ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn", "context"]),
     ("memory", &["types", "ports", "model::one_shot", "workspace"]),
+    // A server describes the arguments of its tools by a schema.
+    ("mcp", &["types", "ports", "turn::schema", "agent"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
     ("follow_ups", &["types", "ports", "memory", "agent"]),
     // The schema of an external tool comes from its provider.
@@ -39,13 +41,27 @@ const MAY_USE: &[(&str, &[&str])] = &[
             // The schemas of a definition are checked when it is stored.
             "turn::schema",
             "agent",
+            "mcp",
             "hooks",
             "follow_ups",
             "tools",
         ],
     ),
-    // The schema of a caller is checked with the request.
-    ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
+    // The schema of a caller is checked with the request. Client and server of MCP share the names of the protocol.
+    (
+        "http",
+        &[
+            "types",
+            "ports",
+            "session",
+            "workspace",
+            "memory",
+            "turn::schema",
+            "agent",
+            "mcp::protocol",
+            "standard",
+        ],
+    ),
     // The ledgers in memory have the logic of the real ones.
     ("platform/in_memory", &["types", "ports", "ledger"]),
     ("platform/sql", &["types", "ports"]),
@@ -61,6 +77,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ledger",
             "turn",
             "agent",
+            "mcp",
             "hooks",
             "tools",
             "standard",

@@ -193,7 +193,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut splitter = Splitter::default();
         let chunk = vec![b'x'; 1024 * 1024];
-        let mut push = |splitter: &mut Splitter, chunk: &[u8]| {
+        let push = |splitter: &mut Splitter, chunk: &[u8]| {
             splitter.push::<EventTooLarge>(chunk, &mut |_, _| Ok(false)).is_ok()
         };
         let results: Vec<_> = (0..9).map(|_| push(&mut splitter, &chunk)).collect();

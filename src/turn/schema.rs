@@ -12,7 +12,7 @@ mod values;
 mod work;
 
 pub use coerce::coerce;
-pub use supported::check;
+pub use supported::{check, check_form};
 
 use crate::types::FieldError;
 use serde_json::{Map, Number, Value};

@@ -9,17 +9,26 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use std::{cell::RefCell, collections::VecDeque};
 
+/// A response: status, headers and body.
+type Scripted = (u16, Vec<(String, String)>, Bytes);
+
 /// Returns queued responses in order; fails when the queue is empty.
 #[derive(Default)]
 pub struct ScriptedHttp {
-    responses: RefCell<VecDeque<(u16, Bytes)>>,
+    responses: RefCell<VecDeque<Scripted>>,
     requests: RefCell<Vec<HttpRequest>>,
 }
 
 impl ScriptedHttp {
     /// Queues a response.
     pub fn respond(&self, status: u16, body: impl Into<Bytes>) {
-        self.responses.borrow_mut().push_back((status, body.into()));
+        self.respond_with(status, &[], body);
+    }
+
+    /// Queues a response with headers, whose names are in lower case.
+    pub fn respond_with(&self, status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        self.responses.borrow_mut().push_back((status, headers.collect(), body.into()));
     }
 
     /// Returns all requests so far, oldest first.
@@ -32,9 +41,9 @@ impl ScriptedHttp {
 impl Http for ScriptedHttp {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.requests.borrow_mut().push(request);
-        let (status, body) =
+        let (status, headers, body) =
             self.responses.borrow_mut().pop_front().ok_or_else(|| HttpError("offline".into()))?;
-        Ok(HttpResponse { status, headers: Vec::new(), body: stream::iter([Ok(body)]).boxed_local() })
+        Ok(HttpResponse { status, headers, body: stream::iter([Ok(body)]).boxed_local() })
     }
 }
 

@@ -45,28 +45,23 @@ const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "arra
 /// # Errors
 /// Returns the first problem; its pointer leads into the schema.
 pub fn check(schema: &Value) -> Result<(), FieldError> {
-    let mut checker = Checker {
-        root: schema,
-        path: String::new(),
-        depth: 0,
-        left: MAX_WORK,
-        seen: HashSet::new(),
-        hops: HashMap::new(),
-        due: vec![("#", schema)],
-    };
-    while let Some((reference, target)) = checker.due.pop() {
-        checker.path = reference.trim_start_matches('#').to_owned();
-        checker.depth = 0;
-        if let Err(detail) = checker.schema(target) {
-            return Err(FieldError { pointer: checker.path, detail: detail.into() });
-        }
-    }
-    Ok(())
+    Checker::run(schema, false)
+}
+
+/// Checks that `schema` is well-formed. Accepts keywords and references that [`check`] refuses because values cannot be
+/// checked against them.
+///
+/// # Errors
+/// As for [`check`].
+pub fn check_form(schema: &Value) -> Result<(), FieldError> {
+    Checker::run(schema, true)
 }
 
 /// Walks a schema. After an error, `path` points to the problem.
 struct Checker<'a> {
     root: &'a Value,
+    /// Whether keywords and references may be unsupported.
+    form_only: bool,
     path: String,
     depth: u32,
     /// Remaining work.
@@ -81,6 +76,27 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
+    fn run(schema: &'a Value, form_only: bool) -> Result<(), FieldError> {
+        let mut checker = Self {
+            root: schema,
+            form_only,
+            path: String::new(),
+            depth: 0,
+            left: MAX_WORK,
+            seen: HashSet::new(),
+            hops: HashMap::new(),
+            due: vec![("#", schema)],
+        };
+        while let Some((reference, target)) = checker.due.pop() {
+            checker.path = reference.trim_start_matches('#').to_owned();
+            checker.depth = 0;
+            if let Err(detail) = checker.schema(target) {
+                return Err(FieldError { pointer: checker.path, detail: detail.into() });
+            }
+        }
+        Ok(())
+    }
+
     fn schema(&mut self, schema: &'a Value) -> Result<(), Invalid> {
         let keywords = match schema {
             Value::Bool(_) => return Ok(()),
@@ -153,8 +169,10 @@ impl<'a> Checker<'a> {
             "uniqueItems" => value.is_boolean().then_some(()).ok_or_else(|| "expected true or false".into()),
             "$ref" => self.reference(value),
             // An inner `$id` would start another document, with its own pointers.
-            "$id" if self.path != "/$id" => Err("`$id` is supported only at the top of the schema".into()),
-            unsupported if UNSUPPORTED.contains(&unsupported) => {
+            "$id" if self.path != "/$id" && !self.form_only => {
+                Err("`$id` is supported only at the top of the schema".into())
+            }
+            unsupported if UNSUPPORTED.contains(&unsupported) && !self.form_only => {
                 Err(Invalid(format!("`{unsupported}` is not supported; supported keywords: {SUPPORTED}")))
             }
             _ => Ok(()),
@@ -163,7 +181,11 @@ impl<'a> Checker<'a> {
 
     fn reference(&mut self, value: &'a Value) -> Result<(), Invalid> {
         let Value::String(reference) = value else { return Err("expected a string".into()) };
-        if !(reference == "#" || reference.starts_with("#/")) {
+        let is_local = reference == "#" || reference.starts_with("#/");
+        if self.form_only && !is_local {
+            return Ok(());
+        }
+        if !is_local {
             return Err(Invalid(format!(
                 "a $ref must point into this schema (#/…); supported keywords: {SUPPORTED}"
             )));

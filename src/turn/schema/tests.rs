@@ -104,6 +104,25 @@ fn work_grows_with_the_size_of_the_input() {
 }
 
 #[test]
+fn the_form_of_a_schema_is_checked_without_its_support() {
+    for schema in [
+        json!({"properties": {"a": {"pattern": "^a", "$ref": "https://example.com/a.json"}}}),
+        json!({"if": {"required": ["a"]}, "properties": {"a": {"$id": "https://example.com/a"}}}),
+    ] {
+        assert!(check(&schema).is_err() && check_form(&schema).is_ok(), "{schema}");
+    }
+    for schema in [
+        json!({"properties": 7}),
+        json!({"properties": {"a": {"type": "text"}}}),
+        json!({"required": [1]}),
+        json!({"$ref": "#/nowhere"}),
+        json!({"$ref": 7}),
+    ] {
+        assert!(check_form(&schema).is_err(), "{schema}");
+    }
+}
+
+#[test]
 fn unsupported_schemas_are_rejected() {
     let refused = |schema: Value| check(&schema).map_err(|violation| (violation.pointer, violation.detail));
     for good in [

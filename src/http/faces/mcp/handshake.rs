@@ -1,13 +1,12 @@
 //! The handshake of a legacy client, which its `Mcp-Session-Id` consists of, so nothing is stored: the session in which
 //! its calls run unless they name another one, and what the client has said in `initialize`.
 
+pub(super) use crate::mcp::protocol::SESSION_HEADER as HEADER;
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, GeneratedId, SessionId};
 use serde_json::json;
 use std::fmt;
 
-/// The header.
-pub(super) const HEADER: &str = "mcp-session-id";
 /// Ends the id of a client that can show forms to its user. A session's id cannot contain it.
 const ELICITS: &str = "+forms";
 

@@ -6,15 +6,11 @@ use super::handshake::{HEADER as SESSION_HEADER, Handshake};
 use super::version::{LEGACY, MODERN, TASKS};
 use crate::http::body;
 use crate::http::request::{Request, RequestExt};
+pub(super) use crate::mcp::protocol::VERSION_HEADER;
+use crate::mcp::protocol::{CAPABILITIES, METHOD_HEADER, NAME_HEADER, VERSION};
 use crate::types::{ErrorCode, Problem};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
-
-pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
-const METHOD_HEADER: &str = "mcp-method";
-const NAME_HEADER: &str = "mcp-name";
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// A message of a client.
 pub(super) enum ClientMessage {

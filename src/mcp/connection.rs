@@ -1,0 +1,315 @@
+//! Speaks with one server, in the era that it supports.
+
+use super::error::McpError;
+use super::headers::encoded;
+use super::message::{Incoming, Reader};
+use super::protocol::{
+    CAPABILITIES, CLIENT_INFO, LEGACY, METHOD_HEADER, MODERN, NAME_HEADER, SESSION_HEADER, VERSION,
+    VERSION_HEADER,
+};
+use super::server::McpServer;
+use crate::ports::{AllowedHosts, Clock, Http, HttpRequest, HttpResponse, Secrets, secrets::completed};
+use crate::types::{TenantId, expiring::Expiring};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+/// A server that does not support the requested version.
+const UNSUPPORTED_VERSION: i64 = -32022;
+/// An unknown method.
+const UNKNOWN_METHOD: i64 = -32601;
+/// The oldest version. Some servers respond with it though they speak Streamable HTTP.
+const OLDEST: &str = "2024-11-05";
+/// Maximum length of the id of a legacy session.
+const MAX_SESSION_ID: usize = 1_024;
+/// Maximum number of legacy sessions with one server.
+const MAX_SESSIONS: usize = 1_000;
+/// How long a legacy session is used. A server may end it earlier.
+const SESSION_TTL: Duration = Duration::from_hours(24);
+
+/// What all connections need.
+pub struct Ports {
+    /// Outbound HTTP.
+    pub http: Rc<dyn Http>,
+    /// The secrets of the tenants.
+    pub secrets: Rc<dyn Secrets>,
+    /// The clock.
+    pub clock: Rc<dyn Clock>,
+    /// The hosts that definitions may name.
+    pub hosts: AllowedHosts,
+}
+
+/// The connection to one server of one agent. It has no open connection: what it keeps is how to speak.
+pub struct Connection {
+    name: String,
+    tenant: TenantId,
+    server: McpServer,
+    ports: Rc<Ports>,
+    era: RefCell<Option<Era>>,
+    /// The legacy sessions, by caller: `None` for a server without sessions. Callers share none, because a server may keep
+    /// state in it.
+    sessions: Expiring<Option<String>>,
+    next_id: Cell<u64>,
+}
+
+/// How the server speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Era {
+    Modern,
+    Legacy { version: String, has_sessions: bool },
+}
+
+/// A request.
+pub(super) struct Outgoing<'a> {
+    /// The session of the agent on whose behalf it is sent; empty for lists.
+    pub caller: &'a str,
+    pub id: u64,
+    pub method: &'static str,
+    pub params: Map<String, Value>,
+    /// What a modern request is about.
+    pub name: Option<&'a str>,
+    /// More headers of a modern request.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Connection {
+    pub(super) fn new(name: &str, tenant: &TenantId, server: McpServer, ports: Rc<Ports>) -> Self {
+        Self {
+            name: name.to_owned(),
+            tenant: tenant.clone(),
+            server,
+            ports,
+            era: RefCell::default(),
+            sessions: Expiring::new(MAX_SESSIONS),
+            next_id: Cell::new(1),
+        }
+    }
+
+    /// Returns the name of the server in the definition.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the tenant whose agent names the server.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    /// Returns the server as the definition describes it.
+    pub fn server(&self) -> &McpServer {
+        &self.server
+    }
+
+    /// Returns the id of a new request.
+    pub(super) fn new_id(&self) -> u64 {
+        self.next_id.replace(self.next_id.get() + 1)
+    }
+
+    /// Sends a request and returns its result.
+    ///
+    /// # Errors
+    /// The server gave no result.
+    pub(super) async fn ask(&self, outgoing: &Outgoing<'_>) -> Result<Value, McpError> {
+        match self.era().await? {
+            Era::Modern => {
+                let result = self.ask_modern(outgoing).await;
+                if result.as_ref().err().and_then(McpError::code) == Some(UNSUPPORTED_VERSION) {
+                    // The server has changed. The next list finds out how it speaks now.
+                    self.era.take();
+                }
+                result
+            }
+            Era::Legacy { version, has_sessions } => self.ask_legacy(outgoing, &version, has_sessions).await,
+        }
+    }
+
+    /// Sends a request for a list of the server. A server that does not know the method has none.
+    pub(super) async fn list(
+        &self,
+        method: &'static str,
+        params: Map<String, Value>,
+    ) -> Result<Option<Value>, McpError> {
+        self.era().await?;
+        let id = self.new_id();
+        let outgoing = Outgoing { caller: "", id, method, params, name: None, headers: Vec::new() };
+        match self.ask(&outgoing).await {
+            Err(error) if error.code() == Some(UNKNOWN_METHOD) => Ok(None),
+            Err(error) => {
+                // The server may speak otherwise now. The next list finds it out.
+                self.era.take();
+                Err(error)
+            }
+            Ok(listed) => Ok(Some(listed)),
+        }
+    }
+
+    /// Tells a legacy server that the result of a request is no longer wanted. A modern server sees that its stream closed.
+    pub(super) async fn cancel(&self, caller: &str, id: u64) {
+        let era = self.era.borrow().clone();
+        let Some(Era::Legacy { version, .. }) = era else { return };
+        let session = self.sessions.get(caller, self.ports.clock.now()).flatten();
+        let params = json!({"requestId": id, "reason": "the caller has canceled the request"});
+        let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+        // The request ends with or without this message.
+        let _ = self.send(legacy_headers(&version, session.as_deref()), &body).await;
+    }
+
+    async fn era(&self) -> Result<Era, McpError> {
+        if let Some(era) = self.era.borrow().clone() {
+            return Ok(era);
+        }
+        let mut discovered = self.discover().await;
+        if discovered.as_ref().is_err_and(McpError::asks_to_repeat) {
+            discovered = self.discover().await;
+        }
+        let era = match discovered {
+            Ok(true) => Era::Modern,
+            Err(error) if error.concerns_both_eras() => return Err(error),
+            Ok(false) | Err(_) => self.initialize("").await?,
+        };
+        *self.era.borrow_mut() = Some(era.clone());
+        Ok(era)
+    }
+
+    /// Returns whether the server supports the modern version.
+    async fn discover(&self) -> Result<bool, McpError> {
+        let (id, method) = (self.new_id(), "server/discover");
+        let outgoing =
+            Outgoing { caller: "", id, method, params: Map::new(), name: None, headers: Vec::new() };
+        let result = self.ask_modern(&outgoing).await?;
+        let versions = result.get("supportedVersions").and_then(Value::as_array);
+        Ok(versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)))
+    }
+
+    async fn ask_modern(&self, outgoing: &Outgoing<'_>) -> Result<Value, McpError> {
+        let mut headers = vec![
+            (VERSION_HEADER.to_owned(), MODERN.to_owned()),
+            (METHOD_HEADER.to_owned(), outgoing.method.to_owned()),
+        ];
+        headers.extend(outgoing.name.map(|name| (NAME_HEADER.to_owned(), encoded(name))));
+        headers.extend(outgoing.headers.iter().cloned());
+        let mut params = outgoing.params.clone();
+        params.insert("_meta".into(), json!({VERSION: MODERN, CAPABILITIES: {}, CLIENT_INFO: client_info()}));
+        self.exchange(headers, outgoing.id, outgoing.method, params).await
+    }
+
+    async fn ask_legacy(
+        &self,
+        outgoing: &Outgoing<'_>,
+        version: &str,
+        has_sessions: bool,
+    ) -> Result<Value, McpError> {
+        let now = || self.ports.clock.now();
+        let mut is_new = false;
+        loop {
+            let known = if has_sessions { self.sessions.get(outgoing.caller, now()) } else { Some(None) };
+            let session = match known {
+                Some(session) => session,
+                None => {
+                    self.initialize(outgoing.caller).await?;
+                    is_new = true;
+                    self.sessions.get(outgoing.caller, now()).flatten()
+                }
+            };
+            let headers = legacy_headers(version, session.as_deref());
+            let result = self.exchange(headers, outgoing.id, outgoing.method, outgoing.params.clone()).await;
+            match result {
+                // The server has ended the session. Some respond with 400.
+                Err(McpError::Status { status: 404 | 400, .. }) if session.is_some() && !is_new => {
+                    self.sessions.remove(outgoing.caller);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Begins a legacy session for a caller.
+    async fn initialize(&self, caller: &str) -> Result<Era, McpError> {
+        let params = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": client_info()});
+        let id = self.new_id();
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
+        let response = self.send(Vec::new(), &body).await?;
+        let session = response.header(SESSION_HEADER).map(str::to_owned);
+        if session.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_SESSION_ID) {
+            return Err(McpError::Malformed("the id of its session is empty or too long"));
+        }
+        let mut reader = Reader::new(response).await?;
+        let result = self.result(&mut reader, id, &[]).await?;
+        let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !LEGACY.contains(&&*version) && version != OLDEST {
+            return Err(McpError::Malformed("it chose an unknown version of the protocol"));
+        }
+        let body = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.send(legacy_headers(&version, session.as_deref()), &body).await?;
+        let (has_sessions, now) = (session.is_some(), self.ports.clock.now());
+        self.sessions.put(caller.to_owned(), session, now + SESSION_TTL, now);
+        Ok(Era::Legacy { version, has_sessions })
+    }
+
+    async fn exchange(
+        &self,
+        headers: Vec<(String, String)>,
+        id: u64,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<Value, McpError> {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let mut reader = Reader::new(self.send(headers.clone(), &body).await?).await?;
+        self.result(&mut reader, id, &headers).await
+    }
+
+    /// Reads until the result. The client has declared no capability, so it refuses requests of the server.
+    async fn result(
+        &self,
+        reader: &mut Reader,
+        id: u64,
+        headers: &[(String, String)],
+    ) -> Result<Value, McpError> {
+        loop {
+            match reader.next(id).await? {
+                Incoming::Result(result) => return Ok(result),
+                Incoming::Asked { id, method } => {
+                    let response = match method.as_str() {
+                        "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
+                        _ => {
+                            let error = json!({"code": UNKNOWN_METHOD, "message": "unknown method"});
+                            json!({"jsonrpc": "2.0", "id": id, "error": error})
+                        }
+                    };
+                    self.send(headers.to_vec(), &response).await?;
+                }
+            }
+        }
+    }
+
+    /// Sends a message with the headers of the definition.
+    async fn send(&self, own: Vec<(String, String)>, body: &Value) -> Result<HttpResponse, McpError> {
+        let secrets = self.ports.secrets.as_ref();
+        let url = completed(secrets, &self.tenant, &self.server.url).await?;
+        let url = self.ports.hosts.receiver(&url)?;
+        let mut headers = vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
+        ];
+        for (name, value) in &self.server.headers {
+            headers.push((name.to_ascii_lowercase(), completed(secrets, &self.tenant, value).await?));
+        }
+        headers.extend(own);
+        let body = Some(Bytes::from(body.to_string()));
+        Ok(self.ports.http.send(HttpRequest { method: "POST", url, headers, body }).await?)
+    }
+}
+
+fn legacy_headers(version: &str, session: Option<&str>) -> Vec<(String, String)> {
+    let version = (VERSION_HEADER.to_owned(), version.to_owned());
+    let session = session.map(|session| (SESSION_HEADER.to_owned(), session.to_owned()));
+    std::iter::once(version).chain(session).collect()
+}
+
+fn client_info() -> Value {
+    json!({"name": "edge-harness", "version": env!("CARGO_PKG_VERSION")})
+}

@@ -1,0 +1,167 @@
+//! The lists of tools of the servers of an agent.
+
+use super::connection::{Connection, Ports};
+use super::error::McpError;
+use super::server::McpServer;
+use super::tool::McpTool;
+use crate::agent::DynTool;
+use crate::ports::{AllowedHosts, Log, within};
+use crate::types::{AgentRef, TenantId, Timestamp};
+use futures::future::join_all;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
+
+/// How long a server may take for its list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of tools of a server.
+const MAX_TOOLS: usize = 128;
+/// Maximum number of pages of a list.
+const MAX_PAGES: usize = 4;
+/// How long a list is used, unless the server says it.
+const TTL: Duration = Duration::from_mins(5);
+/// The least and the most that a server can say.
+const TTL_RANGE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_hours(1));
+/// How long a server that has failed is left alone.
+const RETRY_AFTER: Duration = Duration::from_mins(1);
+
+/// Lists the tools of servers, for all agents.
+pub struct McpServers {
+    ports: Rc<Ports>,
+    log: Rc<dyn Log>,
+}
+
+/// What the servers of an agent have listed.
+#[derive(Clone, Default)]
+pub struct Listings(Vec<Listing>);
+
+#[derive(Clone)]
+struct Listing {
+    connection: Rc<Connection>,
+    tools: Vec<Rc<McpTool>>,
+    /// Until when the list is used.
+    fresh_until: Timestamp,
+    /// Why the server has no list.
+    failure: Option<String>,
+}
+
+impl Listings {
+    /// Returns the tools, in the order of their names.
+    pub fn tools(&self) -> Vec<Rc<dyn DynTool>> {
+        let all = self.0.iter().flat_map(|listing| &listing.tools);
+        all.map(|tool| Rc::clone(tool) as Rc<dyn DynTool>).collect()
+    }
+
+    /// Returns the servers without a list, each with the reason.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        let failure =
+            |listing: &Listing| Some((listing.connection.name().to_owned(), listing.failure.clone()?));
+        self.0.iter().filter_map(failure).collect()
+    }
+
+    /// Returns whether a server should be asked again.
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        self.0.iter().any(|listing| listing.fresh_until <= now)
+    }
+
+    /// Returns whether an agent with these tools equals one with others.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_tools = |(one, other): (&Listing, &Listing)| {
+            one.failure.is_some() == other.failure.is_some()
+                && one.tools.len() == other.tools.len()
+                && one.tools.iter().zip(&other.tools).all(|(one, other)| one.is_same(other))
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same_tools)
+    }
+}
+
+impl McpServers {
+    /// Creates the client.
+    pub fn new(ports: Ports, log: Rc<dyn Log>) -> Self {
+        Self { ports: Rc::new(ports), log }
+    }
+
+    /// Returns the hosts that definitions may name.
+    pub fn hosts(&self) -> &AllowedHosts {
+        &self.ports.hosts
+    }
+
+    /// Lists the tools of the servers of an agent, all at once. Of `known` lists, those that are still fresh are used. A
+    /// server that fails keeps its known tools.
+    pub async fn list(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentRef,
+        servers: &BTreeMap<String, McpServer>,
+        known: &Listings,
+    ) -> Listings {
+        let list = async |(name, server): (&String, &McpServer)| {
+            let known = known.0.iter().find(|listing| listing.connection.name() == name);
+            let now = self.ports.clock.now();
+            if let Some(fresh) = known.filter(|listing| listing.fresh_until > now) {
+                return fresh.clone();
+            }
+            let new = || Connection::new(name, tenant, server.clone(), Rc::clone(&self.ports));
+            let connection = known.map_or_else(|| Rc::new(new()), |known| Rc::clone(&known.connection));
+            let listed = within(self.ports.clock.as_ref(), LIST_TIMEOUT, self.tools(&connection)).await;
+            let listed = listed.unwrap_or(Err(McpError::Slow(LIST_TIMEOUT)));
+            let now = self.ports.clock.now();
+            match listed {
+                Ok((tools, ttl)) => Listing { connection, tools, fresh_until: now + ttl, failure: None },
+                Err(error) => {
+                    let reason = error.for_log();
+                    self.log.line(&json!({
+                        "event": "mcp.unavailable", "tenant": tenant, "agent": agent.id, "version": agent.version,
+                        "server": name, "reason": reason,
+                    }));
+                    let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
+                    let failure = tools.is_empty().then_some(reason);
+                    Listing { connection, tools, fresh_until: now + RETRY_AFTER, failure }
+                }
+            }
+        };
+        Listings(join_all(servers.iter().map(list)).await)
+    }
+
+    /// Asks a server for its tools. Returns how long the list can be used, too.
+    async fn tools(&self, connection: &Rc<Connection>) -> Result<(Vec<Rc<McpTool>>, Duration), McpError> {
+        let (mut tools, mut names, mut ttl) = (Vec::new(), BTreeSet::new(), None::<Duration>);
+        let mut cursor = None::<String>;
+        for _ in 0..MAX_PAGES {
+            let params = cursor.take().map(|cursor| ("cursor".to_owned(), cursor.into()));
+            let Some(page) = connection.list("tools/list", Map::from_iter(params)).await? else { break };
+            let Some(listed) = page.get("tools").and_then(Value::as_array) else {
+                return Err(McpError::Malformed("its list has no tools"));
+            };
+            for tool in listed.iter().filter(|tool| connection.server().keeps(McpTool::name_of(tool))) {
+                if tools.len() == MAX_TOOLS {
+                    self.left_out(connection, "the server has too many tools");
+                    break;
+                }
+                match McpTool::new(Rc::clone(connection), tool) {
+                    Ok(tool) if names.insert(tool.spec().name) => tools.push(Rc::new(tool)),
+                    Ok(_) => self.left_out(connection, "another tool of the server has this name"),
+                    Err(why) => self.left_out(connection, why),
+                }
+            }
+            let said = page.get("ttlMs").and_then(Value::as_u64).map(Duration::from_millis);
+            ttl = ttl.into_iter().chain(said).min();
+            cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            if cursor.is_none() || tools.len() == MAX_TOOLS {
+                break;
+            }
+        }
+        // A server may list its tools in another order each time, and the prompt must not change with it.
+        tools.sort_by_cached_key(|tool| tool.spec().name);
+        Ok((tools, ttl.unwrap_or(TTL).clamp(TTL_RANGE.0, TTL_RANGE.1)))
+    }
+
+    fn left_out(&self, connection: &Connection, reason: &str) {
+        self.log.line(&json!({
+            "event": "mcp.tool_left_out", "tenant": connection.tenant(), "server": connection.name(), "reason": reason,
+        }));
+    }
+}

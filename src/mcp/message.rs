@@ -1,0 +1,162 @@
+//! Reads the response to a message: one JSON text, or a stream of events.
+
+use super::error::{McpError, RpcError};
+use super::protocol::MODERN;
+use crate::ports::{HttpError, HttpResponse, event_stream::Splitter};
+use bytes::Bytes;
+use futures::{StreamExt, stream::LocalBoxStream};
+use serde_json::Value;
+use std::{collections::VecDeque, mem};
+
+/// Maximum size of a response, in bytes.
+pub(super) const MAX_BYTES: usize = 8 << 20;
+/// Maximum size of the body of an error, in bytes.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+/// Maximum length of a server's error message, in characters.
+const MAX_MESSAGE: usize = 1_000;
+
+/// A message of the server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Incoming {
+    /// The result of the request.
+    Result(Value),
+    /// A request of the server.
+    Asked { id: Value, method: String },
+}
+
+/// Reads the messages of a response.
+pub(super) struct Reader {
+    body: LocalBoxStream<'static, Result<Bytes, HttpError>>,
+    /// The splitter of a stream of events; `None` for one JSON text.
+    events: Option<Splitter>,
+    text: Vec<u8>,
+    bytes: usize,
+    ready: VecDeque<Value>,
+    has_ended: bool,
+}
+
+impl Reader {
+    /// Checks the head of a response.
+    ///
+    /// # Errors
+    /// The status is no success.
+    pub async fn new(mut response: HttpResponse) -> Result<Self, McpError> {
+        match response.status {
+            200..=299 => {}
+            300..=399 => return Err(McpError::Redirect),
+            status @ (401 | 403) => return Err(McpError::Unauthorized(status)),
+            status => {
+                let mut text = Vec::new();
+                while let Some(Ok(chunk)) = response.body.next().await {
+                    text.extend_from_slice(&chunk);
+                    if text.len() > MAX_ERROR_BYTES {
+                        break;
+                    }
+                }
+                let body: Option<Value> = serde_json::from_slice(&text).ok();
+                let error = body.as_ref().and_then(|body| body.get("error")).and_then(rpc_error);
+                return Err(McpError::Status { status, error });
+            }
+        }
+        let is_stream =
+            response.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        Ok(Self {
+            body: response.body,
+            events: is_stream.then(Splitter::default),
+            text: Vec::new(),
+            bytes: 0,
+            ready: VecDeque::new(),
+            has_ended: false,
+        })
+    }
+
+    /// Returns the next message that is a request of the server, or the response to the request with this id.
+    /// Notifications and responses to other requests are skipped.
+    ///
+    /// # Errors
+    /// The server's error, or a response that ends too early, is too large, or is not of the protocol.
+    pub async fn next(&mut self, id: u64) -> Result<Incoming, McpError> {
+        loop {
+            while let Some(message) = self.ready.pop_front() {
+                if let Some(incoming) = incoming(message, id)? {
+                    return Ok(incoming);
+                }
+            }
+            if self.has_ended {
+                return Err(McpError::Malformed("it has no response to the request"));
+            }
+            match self.body.next().await {
+                Some(chunk) => self.push(&chunk?)?,
+                None => self.end()?,
+            }
+        }
+    }
+
+    fn push(&mut self, chunk: &[u8]) -> Result<(), McpError> {
+        self.bytes += chunk.len();
+        if self.bytes > MAX_BYTES {
+            return Err(McpError::Malformed("it is too large"));
+        }
+        match &mut self.events {
+            Some(events) => {
+                let ready = &mut self.ready;
+                events.push(chunk, &mut |_, data| queue(ready, data.as_bytes())).map(drop)
+            }
+            None => {
+                self.text.extend_from_slice(chunk);
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), McpError> {
+        self.has_ended = true;
+        let ready = &mut self.ready;
+        match &mut self.events {
+            Some(events) => events.finish(&mut |_, data| queue(ready, data.as_bytes())).map(drop),
+            None => queue(ready, &mem::take(&mut self.text)).map(drop),
+        }
+    }
+}
+
+/// Adds the messages of a text. An event may have no data, and versions before 2025-06-18 have lists of messages.
+fn queue(ready: &mut VecDeque<Value>, text: &[u8]) -> Result<bool, McpError> {
+    if text.trim_ascii().is_empty() {
+        return Ok(false);
+    }
+    match serde_json::from_slice(text) {
+        Ok(Value::Array(messages)) => ready.extend(messages),
+        Ok(message) => ready.push_back(message),
+        Err(_) => return Err(McpError::Malformed("it is not JSON")),
+    }
+    Ok(false)
+}
+
+fn incoming(mut message: Value, own: u64) -> Result<Option<Incoming>, McpError> {
+    let id = message.get("id").cloned().filter(|id| !id.is_null());
+    if let Some(method) = message.get("method") {
+        let method = method.as_str().unwrap_or_default().to_owned();
+        return Ok(id.map(|id| Incoming::Asked { id, method }));
+    }
+    let is_own = id.as_ref().and_then(Value::as_u64) == Some(own);
+    // A server that could not read the request does not know its id.
+    if let Some(error) = message.get("error").filter(|_| is_own || id.is_none()) {
+        return Err(match rpc_error(error) {
+            Some(error) => McpError::Rpc(error),
+            None => McpError::Malformed("its error has no code"),
+        });
+    }
+    match message.get_mut("result").filter(|_| is_own) {
+        Some(result) if result.is_object() => Ok(Some(Incoming::Result(result.take()))),
+        Some(_) => Err(McpError::Malformed("its result is not an object")),
+        None => Ok(None),
+    }
+}
+
+fn rpc_error(error: &Value) -> Option<RpcError> {
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
+    let message = message.chars().take(MAX_MESSAGE).collect();
+    let supported = error.pointer("/data/supported").and_then(Value::as_array);
+    let supports_modern = supported.is_some_and(|versions| versions.iter().any(|version| version == MODERN));
+    Some(RpcError { code: error.get("code")?.as_i64()?, message, supports_modern })
+}

@@ -1,0 +1,158 @@
+//! The outcome of a call, made from what the server has returned.
+
+use super::error::McpError;
+use crate::types::{ToolOutcome, json};
+use serde_json::{Map, Value};
+
+/// Returns the outcome of a call of a server's tool.
+pub(super) fn of(server: &str, is_idempotent: bool, returned: Result<Value, McpError>) -> ToolOutcome {
+    match returned {
+        Ok(result) => of_result(server, &result),
+        Err(error) if error.is_uncertain() && !is_idempotent => ToolOutcome::Unknown {
+            reason: format!(
+                "the MCP server {server:?} {error}; the call may or may not have taken effect. Check before you try again."
+            ),
+        },
+        Err(error) => ToolOutcome::failure(format!("the MCP server {server:?} {error}")),
+    }
+}
+
+fn of_result(server: &str, result: &Value) -> ToolOutcome {
+    if result.get("resultType").is_some_and(|kind| kind == "input_required") {
+        return ToolOutcome::failure(format!(
+            "the MCP server {server:?} wants input from a person before it runs this call, which is not supported here. \
+             It asks for: {}. If you know it, pass it as an argument; otherwise ask the user what to do.",
+            wanted(result)
+        ));
+    }
+    let text = content(result);
+    if result.get("isError") == Some(&Value::Bool(true)) {
+        let reason = if text.is_empty() { "the tool failed without an explanation".to_owned() } else { text };
+        return ToolOutcome::failure(reason);
+    }
+    match result.get("structuredContent") {
+        Some(data) if !data.is_null() && !json::too_deep(data) => {
+            ToolOutcome::Result { result: data.clone() }
+        }
+        _ => ToolOutcome::Result { result: Value::String(text) },
+    }
+}
+
+/// Describes the input that a server wants, in its own words.
+fn wanted(result: &Value) -> String {
+    let describe = |request: &Value| {
+        let method = request.get("method").and_then(Value::as_str).unwrap_or("unknown");
+        let message = request.pointer("/params/message").and_then(Value::as_str);
+        message.map_or_else(|| method.to_owned(), |message| format!("{message} ({method})"))
+    };
+    let requests = result.get("inputRequests").and_then(Value::as_object);
+    let all: Vec<String> = requests.into_iter().flatten().map(|(_, request)| describe(request)).collect();
+    if all.is_empty() { "nothing in particular".to_owned() } else { all.join("; ") }
+}
+
+/// Returns the content as text. What is not text is described.
+fn content(result: &Value) -> String {
+    let blocks = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let texts: Vec<String> = blocks.iter().filter_map(Value::as_object).map(block).collect();
+    texts.join("\n")
+}
+
+fn block(block: &Map<String, Value>) -> String {
+    let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+    match text("type") {
+        "text" => text("text").to_owned(),
+        kind @ ("image" | "audio") => {
+            format!("[{kind}, {}, {} bytes: not shown]", text("mimeType"), base64_bytes(text("data")))
+        }
+        "resource_link" => {
+            let name = Some(text("title")).filter(|title| !title.is_empty()).unwrap_or(text("name"));
+            format!("[resource {name:?}: {}]", text("uri"))
+        }
+        "resource" => resource(block.get("resource")),
+        kind => format!("[content of the kind {kind:?}: not shown]"),
+    }
+}
+
+fn resource(resource: Option<&Value>) -> String {
+    let field = |name: &str| resource.and_then(|resource| resource.get(name)).and_then(Value::as_str);
+    let uri = field("uri").unwrap_or_default();
+    match (field("text"), field("blob")) {
+        (Some(text), _) => format!("[resource {uri}]\n{text}"),
+        (None, Some(blob)) => {
+            let kind = field("mimeType").unwrap_or("unknown type");
+            format!("[resource {uri}, {kind}, {} bytes: not shown]", base64_bytes(blob))
+        }
+        (None, None) => format!("[resource {uri}]"),
+    }
+}
+
+/// Returns the number of bytes that a Base64 text stands for.
+fn base64_bytes(text: &str) -> usize {
+    text.trim_end_matches('=').len() * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::RpcError;
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    fn result(value: Value) -> ToolOutcome {
+        of("crm", false, Ok(value))
+    }
+
+    fn text(outcome: ToolOutcome) -> String {
+        match outcome {
+            ToolOutcome::Result { result: Value::String(text) } => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn structured_content_precedes_text() {
+        let both = json!({"content": [{"type": "text", "text": "{}"}], "structuredContent": {"n": 1}});
+        assert_eq!(result(both), ToolOutcome::Result { result: json!({"n": 1}) });
+        assert_eq!(
+            text(result(json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}))),
+            "a\nb"
+        );
+        assert_eq!(text(result(json!({}))), "");
+        assert_eq!(text(result(json!({"content": "x", "structuredContent": null}))), "");
+    }
+
+    #[test]
+    fn content_that_is_not_text_is_described() {
+        let blocks = json!({"content": [
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "resource_link", "name": "n", "uri": "file:///a"},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": "B"}},
+            {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAA=", "mimeType": "x/y"}},
+            {"type": "hologram"}, 7,
+        ]});
+        let expected = "[image, image/png, 3 bytes: not shown]\n[resource \"n\": file:///a]\n[resource file:///b]\nB\n\
+                        [resource file:///c, x/y, 2 bytes: not shown]\n[content of the kind \"hologram\": not shown]";
+        assert_eq!(text(result(blocks)), expected);
+    }
+
+    #[test]
+    fn errors_and_wanted_input_are_failures() {
+        let failed =
+            result(json!({"isError": true, "content": [{"type": "text", "text": "no such customer"}]}));
+        assert_eq!(failed, ToolOutcome::failure("no such customer"));
+        let asked = json!({"resultType": "input_required", "inputRequests": {
+            "a": {"method": "elicitation/create", "params": {"message": "Which account?"}},
+        }});
+        let ToolOutcome::Failure { reason, .. } = result(asked) else { panic!("no failure") };
+        assert!(reason.contains("Which account? (elicitation/create)"), "{reason}");
+        let rpc = McpError::Rpc(RpcError { code: -32602, message: "bad".into(), supports_modern: false });
+        let reason = "the MCP server \"crm\" answered with the error -32602: bad";
+        assert_eq!(of("crm", false, Err(rpc)), ToolOutcome::failure(reason));
+    }
+
+    #[test]
+    fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
+        let lost = |is_idempotent| of("crm", is_idempotent, Err(McpError::Unreachable)).name();
+        assert_eq!((lost(false), lost(true)), ("unknown", "failure"));
+    }
+}

@@ -1,0 +1,192 @@
+//! A server as a definition of an agent names it.
+
+use super::headers::is_token;
+use crate::ports::{AllowedHosts, secrets};
+use crate::types::{FieldError, Invalid};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Maximum number of servers of an agent.
+pub const MAX_SERVERS: usize = 16;
+/// Maximum length of a server's name.
+const MAX_NAME: usize = 32;
+/// Maximum number of headers of a server.
+const MAX_HEADERS: usize = 32;
+/// Maximum size of a URL or of the value of a header, in bytes.
+const MAX_TEXT: usize = 4_096;
+/// Maximum time of a call, in seconds.
+const MAX_TIMEOUT_S: u32 = 3_600;
+/// Headers that the client sets itself. Those of the protocol begin with `mcp-`.
+const OWN_HEADERS: [&str; 7] =
+    ["host", "connection", "content-length", "content-type", "transfer-encoding", "accept", "upgrade"];
+
+/// A server of MCP whose tools the agent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpServer {
+    /// The address of its Streamable HTTP endpoint. After the host, `${secret:NAME}` stands for a secret.
+    pub url: String,
+    /// Headers of each request. In their values, `${secret:NAME}` stands for a secret.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The only tools, by the names that the server gives them; all if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Tools that the agent does not have, by the names that the server gives them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// Maximum time of a call, in seconds, if it is less than that of all tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
+    /// Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may
+    /// destroy data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
+}
+
+/// Returns the start of the names of a server's tools.
+pub fn tool_prefix(server: &str) -> String {
+    format!("{server}__")
+}
+
+impl McpServer {
+    /// Returns whether the agent has the tool to which the server gives this name.
+    pub fn keeps(&self, tool: &str) -> bool {
+        let names = |list: &[String]| list.iter().any(|name| name == tool);
+        !names(&self.deny) && (self.allow.is_empty() || names(&self.allow))
+    }
+
+    /// Returns the faults of the servers of a definition, which may name only these hosts.
+    pub fn faults(servers: &BTreeMap<String, Self>, hosts: &AllowedHosts) -> Vec<FieldError> {
+        let mut faults = Vec::new();
+        if servers.len() > MAX_SERVERS {
+            faults.push(fault("", format!("expected at most {MAX_SERVERS} servers")));
+        }
+        for (name, server) in servers {
+            let at = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+            if !is_name(name) {
+                let detail = format!("expected a name of 1 to {MAX_NAME} of a-z 0-9 -");
+                faults.push(fault("", detail).below(&at));
+            }
+            faults.extend(server.own_faults(hosts).into_iter().map(|fault| fault.below(&at)));
+        }
+        faults
+    }
+
+    fn own_faults(&self, hosts: &AllowedHosts) -> Vec<FieldError> {
+        let mut faults = Vec::new();
+        if let Err(why) = self.check_url(hosts) {
+            faults.push(fault("/url", why.0));
+        }
+        if self.headers.len() > MAX_HEADERS {
+            faults.push(fault("/headers", format!("expected at most {MAX_HEADERS} headers")));
+        }
+        for (name, value) in &self.headers {
+            let lower = name.to_ascii_lowercase();
+            let at = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+            if !is_token(name) {
+                faults.push(fault(&at, "not the name of a header"));
+            } else if OWN_HEADERS.contains(&&*lower) || lower.starts_with("mcp-") {
+                faults.push(fault(&at, "the client sets this header"));
+            } else if value.len() > MAX_TEXT || value.chars().any(char::is_control) {
+                faults.push(fault(
+                    &at,
+                    format!("expected at most {MAX_TEXT} bytes without control characters"),
+                ));
+            }
+        }
+        if self.timeout_s.is_some_and(|seconds| !(1..=MAX_TIMEOUT_S).contains(&seconds)) {
+            faults.push(fault("/timeout_s", format!("expected 1 to {MAX_TIMEOUT_S}")));
+        }
+        faults
+    }
+
+    /// Checks the URL with placeholders for the secrets. A secret cannot choose the host.
+    fn check_url(&self, hosts: &AllowedHosts) -> Result<(), Invalid> {
+        if self.url.len() > MAX_TEXT {
+            return Err(Invalid(format!("longer than {MAX_TEXT} bytes")));
+        }
+        let mut whole = self.url.clone();
+        for name in secrets::names(&self.url) {
+            whole = whole.replace(&format!("${{secret:{name}}}"), "secret");
+        }
+        let fixed = self.url.split_once("${secret:").map_or(&*self.url, |(fixed, _)| fixed);
+        let authority = fixed.split_once("://").map_or("", |(_, rest)| rest);
+        if fixed.len() < self.url.len() && !authority.contains(['/', '?']) {
+            return Err("a secret can stand only after the host".into());
+        }
+        hosts.receiver(&whole).map(drop)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(fits)
+}
+
+fn fault(pointer: &str, detail: impl Into<String>) -> FieldError {
+    FieldError { pointer: pointer.to_owned(), detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    fn faults(servers: Value) -> Vec<String> {
+        let servers = serde_json::from_value(servers).expect("servers");
+        let found = McpServer::faults(&servers, &AllowedHosts::parse("*,127.0.0.1:4000"));
+        found.into_iter().map(|fault| fault.pointer).collect()
+    }
+
+    #[test]
+    fn each_fault_has_its_place() {
+        let good = json!({
+            "crm": {"url": "https://crm.example.com/mcp?key=${secret:A}&to=${secret:B}", "headers": {"X-Key": "${secret:C}"}},
+            "local-1": {"url": "http://127.0.0.1:4000/mcp", "timeout_s": 30, "trusted": true},
+        });
+        assert_eq!(faults(good), [""; 0]);
+        let bad = json!({
+            "A": {"url": "https://example.com/"},
+            "b/c": {"url": "https://example.com/"},
+            "d": {"url": "http://example.com/"},
+            "e": {"url": "https://10.0.0.1/"},
+            "f": {"url": "https://${secret:HOST}/"},
+            "g": {"url": "https://a.${secret:HOST}"},
+            "h": {"url": "https://example.com/", "timeout_s": 0, "headers": {"a b": "", "Host": "", "mcp-name": "", "x": "a\nb"}},
+            "i": {"url": "127.0.0.1:4000"},
+        });
+        let expected = [
+            "/A",
+            "/b~1c",
+            "/d/url",
+            "/e/url",
+            "/f/url",
+            "/g/url",
+            "/h/headers/Host",
+            "/h/headers/a b",
+            "/h/headers/mcp-name",
+            "/h/headers/x",
+            "/h/timeout_s",
+            "/i/url",
+        ];
+        assert_eq!(faults(bad), expected);
+        let many: serde_json::Map<_, _> =
+            (0..17).map(|n| (format!("s{n}"), json!({"url": "https://example.com/"}))).collect();
+        assert_eq!(faults(Value::Object(many)), [""]);
+    }
+
+    #[test]
+    fn a_denial_precedes_a_permission() {
+        let server = |allow: &[&str], deny: &[&str]| McpServer {
+            allow: allow.iter().map(|name| (*name).to_owned()).collect(),
+            deny: deny.iter().map(|name| (*name).to_owned()).collect(),
+            ..McpServer::default()
+        };
+        let kept = |server: McpServer| ["a", "b", "c"].map(|tool| server.keeps(tool));
+        assert_eq!(kept(server(&[], &[])), [true; 3]);
+        assert_eq!(kept(server(&["a", "b"], &["b"])), [true, false, false]);
+        assert_eq!(kept(server(&[], &["c"])), [true, true, false]);
+    }
+}
