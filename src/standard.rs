@@ -15,8 +15,10 @@ use crate::context::{
 };
 use crate::follow_ups::{MemoryFlush, MemoryMaintenance, TurnIndex};
 use crate::hooks::{
-    AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, WorkspaceContext,
+    AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, UnavailableServers,
+    WorkspaceContext,
 };
+use crate::mcp::{Listings, tool_prefix};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
@@ -173,6 +175,16 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         }
     }
     builder
+}
+
+/// Adds the tools that servers of MCP have listed, and the record of servers without a list.
+pub fn add_servers(builder: HarnessBuilder, servers: &[String], listings: &Listings) -> HarnessBuilder {
+    let prefixes = servers.iter().map(|server| tool_prefix(server)).collect();
+    let builder = builder.listed_tools(listings.tools(), prefixes);
+    match listings.failures() {
+        failures if failures.is_empty() => builder,
+        failures => builder.built_in(Rc::new(UnavailableServers(failures))),
+    }
 }
 
 /// Returns the deployment's instructions, or the built-in ones, with the warning appended.

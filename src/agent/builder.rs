@@ -65,6 +65,8 @@ pub struct HarnessBuilder {
     hooks: Vec<(Band, Rc<dyn Hook>)>,
     without: Vec<String>,
     tools: Vec<Rc<dyn DynTool>>,
+    listed: Vec<Rc<dyn DynTool>>,
+    prefixes: Vec<String>,
     filter: ToolFilter,
     settings: Settings,
     context_files: Vec<FilePath>,
@@ -164,6 +166,14 @@ impl HarnessBuilder {
         self
     }
 
+    /// Adds tools that servers have listed. One whose name is taken is left out. Modes and kinds of subagents may name tools
+    /// with these prefixes that are not listed at the moment.
+    pub fn listed_tools(mut self, tools: Vec<Rc<dyn DynTool>>, prefixes: Vec<String>) -> Self {
+        self.listed.extend(tools);
+        self.prefixes.extend(prefixes);
+        self
+    }
+
     /// Removes all tools that the filter does not keep, in whatever order they are added.
     pub fn only_tools(mut self, filter: ToolFilter) -> Self {
         self.filter = filter;
@@ -198,6 +208,12 @@ impl HarnessBuilder {
         for tool in self.tools {
             toolkit.add(tool)?;
         }
+        for tool in self.listed {
+            // A server must not make the agent unusable.
+            let _ = toolkit.add(tool);
+        }
+        let may_be_absent = |name: &str| self.prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let is_unknown = |toolkit: &Toolkit, name: &str| toolkit.get(name).is_none() && !may_be_absent(name);
         toolkit.retain(|spec| self.filter.keeps(spec));
         let all = toolkit.specs(None);
         let has_many = all.iter().filter(|spec| !spec.control).count() > MAX_OFFERED;
@@ -208,7 +224,7 @@ impl HarnessBuilder {
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
         for mode in modes.all() {
             let lists = [&mode.tools, &mode.additional_tools, &mode.available_tools];
-            let unknown = lists.into_iter().flatten().flatten().find(|name| toolkit.get(name).is_none());
+            let unknown = lists.into_iter().flatten().flatten().find(|name| is_unknown(&toolkit, name));
             if let Some(name) = unknown {
                 let why = format!("it names the tool {name:?}, which does not exist");
                 return Err(ModeError { mode: mode.id.clone(), why }.into());
@@ -232,7 +248,7 @@ impl HarnessBuilder {
             return Err(BuildError::Variable { name: "FALLBACK_MODELS", why: error.message });
         }
         for kind in self.settings.subagents.iter().flatten() {
-            let unknown = kind.tools.iter().flatten().find(|name| toolkit.get(name).is_none());
+            let unknown = kind.tools.iter().flatten().find(|name| is_unknown(&toolkit, name));
             let tool = unknown.map(|name| format!("the tool {name:?}, which does not exist"));
             let model = kind.model.as_ref().and_then(|model| models.offered(model).err());
             if let Some(why) = tool.or(model.map(|error| error.message)) {

@@ -1,12 +1,13 @@
 //! Where sessions get the versions of their agents from.
 
 use super::HarnessAgent;
-use crate::types::{AgentId, AgentVersion, Problem, TenantId};
+use crate::types::{AgentId, AgentRef, AgentVersion, Problem, TenantId};
 use async_trait::async_trait;
+use futures::future::LocalBoxFuture;
 use std::rc::Rc;
 
-/// The versions of all agents. A version never changes, except the first version of an agent of the deployment: it has
-/// the deployment's settings.
+/// The versions of all agents. A version never changes, with two exceptions. The first version of an agent of the
+/// deployment has the deployment's settings. And servers of MCP may change their tools.
 #[async_trait(?Send)]
 pub trait AgentVersions {
     /// Returns the version that new sessions of the tenant get.
@@ -31,4 +32,15 @@ pub trait AgentVersions {
         agent: &AgentId,
         version: AgentVersion,
     ) -> Result<Rc<HarnessAgent>, Problem>;
+
+    /// Returns a version as it is built now, if this process has built it and its tools can change.
+    fn current(&self, _tenant: &TenantId, _of: &AgentRef) -> Option<Rc<HarnessAgent>> {
+        None
+    }
+
+    /// Returns the work that brings the tools of a version up to date, if they may be out of date. The caller runs it,
+    /// without waiting for it.
+    fn refresh(self: Rc<Self>, _tenant: &TenantId, _of: &AgentRef) -> Option<LocalBoxFuture<'static, ()>> {
+        None
+    }
 }

@@ -9,13 +9,15 @@ use super::{
     definition::{self, Definition},
 };
 use crate::agent::{AgentVersions, HarnessAgent};
+use crate::mcp::{Listings, McpServers};
 use crate::ports::{AgentStore, Clock};
 use crate::types::{
     AgentEntry, AgentId, AgentRef, AgentVersion, ErrorCode, FieldError, Problem, StoredVersion, TenantId,
-    expiring::Expiring,
+    Timestamp, expiring::Expiring,
 };
 use crate::workspace::Workspaces;
 use async_trait::async_trait;
+use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Map, Value};
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
@@ -26,6 +28,9 @@ const MAX_TENANTS: usize = 1_000;
 /// Maximum number of versions that an isolate keeps built.
 const MAX_BUILT: usize = 64;
 
+/// How long servers of MCP are not asked again after a refresh has begun, which may be lost with the request that runs it.
+const REFRESH_PACE: Duration = Duration::from_mins(1);
+
 /// A version of an agent that can run.
 #[derive(Clone)]
 pub struct BuiltAgent {
@@ -35,8 +40,9 @@ pub struct BuiltAgent {
     pub files: Rc<Workspaces>,
 }
 
-/// Builds the agent of a definition, or that of the deployment's settings. Fails with an explanation for people.
-pub type Build = Box<dyn Fn(Option<Definition>) -> Result<BuiltAgent, Problem>>;
+/// Builds the agent of a definition with the tools that its servers of MCP have listed, or the agent of the deployment's
+/// settings. Fails with an explanation for people.
+pub type Build = Box<dyn Fn(Option<Definition>, &Listings) -> Result<BuiltAgent, Problem>>;
 
 /// Builds an agent without tools, each turn of which fails for this reason.
 pub type BuildUnusable = Box<dyn Fn(String) -> Result<BuiltAgent, Problem>>;
@@ -51,6 +57,8 @@ pub struct AgentParts {
     pub of_deployment: Vec<AgentId>,
     /// Returns the deployment's settings as a definition.
     pub settings: Box<dyn Fn() -> Definition>,
+    /// The client of MCP.
+    pub mcp: McpServers,
     /// Builds agents.
     pub build: Build,
     /// Builds agents that cannot run.
@@ -61,7 +69,25 @@ pub struct AgentParts {
 pub struct Agents {
     parts: AgentParts,
     entries: Expiring<Rc<Vec<AgentEntry>>>,
-    built: RefCell<VecDeque<((TenantId, AgentRef), BuiltAgent)>>,
+    built: RefCell<VecDeque<Built>>,
+}
+
+/// A version that this process has built.
+#[derive(Clone)]
+struct Built {
+    of: (TenantId, AgentRef),
+    agent: BuiltAgent,
+    servers: Option<Servers>,
+}
+
+/// The servers of MCP of a version.
+#[derive(Clone)]
+struct Servers {
+    definition: Rc<Definition>,
+    /// What they have listed; `None` before the first session needs it.
+    listings: Option<Listings>,
+    /// When the last refresh has begun.
+    asked_at: Timestamp,
 }
 
 impl Agents {
@@ -149,13 +175,13 @@ impl Agents {
     /// # Errors
     /// If the deployment's own agent does not build.
     pub fn faults(&self, definition: &Definition) -> Result<Vec<FieldError>, Problem> {
-        let base = (self.parts.build)(None)?.agent;
-        let faults = definition::check(definition, &base);
+        let base = self.base()?.agent;
+        let faults = definition::check(definition, &base, self.parts.mcp.hosts());
         if !faults.is_empty() {
             return Ok(faults);
         }
         // What the checks do not find, such as a mode that names a tool that the filter removes.
-        Ok(match (self.parts.build)(Some(definition.clone())) {
+        Ok(match (self.parts.build)(Some(definition.clone()), &Listings::default()) {
             Ok(_) => Vec::new(),
             Err(problem) => vec![FieldError { pointer: String::new(), detail: problem.detail }],
         })
@@ -173,20 +199,73 @@ impl Agents {
         let entries = self.entries(tenant).await?;
         let Some(entry) = entries.iter().find(|entry| entry.id == *agent) else { return Ok(None) };
         let of = AgentRef { id: agent.clone(), version: entry.active };
-        self.built(tenant, &of).await.map(Some)
+        self.found(tenant, &of).await.map(|built| Some(built.agent))
     }
 
-    /// Returns a version that can run. A version that is no longer stored is replaced by the active one.
+    /// Returns a version that can run. A version that is no longer stored is replaced by the active one. If it has servers
+    /// of MCP and this process has no lists of their tools, it asks them first; one that does not list its tools costs at
+    /// most 10 seconds.
     ///
     /// # Errors
     /// If the store fails, or the deployment's own agent does not build.
     pub async fn built(&self, tenant: &TenantId, of: &AgentRef) -> Result<BuiltAgent, Problem> {
-        if of.version.is_first() && self.is_of_deployment(&of.id) {
-            return (self.parts.build)(None);
+        let found = self.found(tenant, of).await?;
+        match found.servers {
+            Some(servers) if servers.listings.is_none() => self.list_tools(tenant, of, &servers).await,
+            _ => Ok(found.agent),
         }
+    }
+
+    /// Asks the servers of a version for their tools, and builds it with them.
+    async fn list_tools(
+        &self,
+        tenant: &TenantId,
+        of: &AgentRef,
+        servers: &Servers,
+    ) -> Result<BuiltAgent, Problem> {
+        let Servers { definition, listings: known, .. } = servers;
+        let none = Listings::default();
+        let known = known.as_ref().unwrap_or(&none);
+        let listings = self.parts.mcp.list(tenant, of, &definition.mcp_servers, known).await;
+        let is_same = servers.listings.as_ref().is_some_and(|known| known.is_same(&listings));
+        let unchanged = self.known(tenant, of).filter(|_| is_same);
+        let agent = match unchanged {
+            Some(built) => built.agent,
+            None => (self.parts.build)(Some(Definition::clone(definition)), &listings)?,
+        };
+        let asked_at = self.parts.clock.now();
+        let servers = Servers { definition: Rc::clone(definition), listings: Some(listings), asked_at };
+        self.keep(Built { of: (tenant.clone(), of.clone()), agent: agent.clone(), servers: Some(servers) });
+        Ok(agent)
+    }
+
+    /// Returns a version that this process has built.
+    fn known(&self, tenant: &TenantId, of: &AgentRef) -> Option<Built> {
+        let all = self.built.borrow();
+        all.iter().find(|built| built.of.0 == *tenant && built.of.1 == *of).cloned()
+    }
+
+    /// Keeps a version, in place of an earlier build.
+    fn keep(&self, built: Built) {
+        let mut all = self.built.borrow_mut();
+        all.retain(|known| known.of != built.of);
+        all.push_front(built);
+        all.truncate(MAX_BUILT);
+    }
+
+    /// Builds the deployment's own agent.
+    fn base(&self) -> Result<BuiltAgent, Problem> {
+        (self.parts.build)(None, &Listings::default())
+    }
+
+    /// Returns a version, which may lack the tools of its servers.
+    async fn found(&self, tenant: &TenantId, of: &AgentRef) -> Result<Built, Problem> {
         let key = (tenant.clone(), of.clone());
-        if let Some((_, built)) = self.built.borrow().iter().find(|(known, _)| *known == key) {
-            return Ok(built.clone());
+        if of.version.is_first() && self.is_of_deployment(&of.id) {
+            return Ok(Built { of: key, agent: self.base()?, servers: None });
+        }
+        if let Some(built) = self.known(tenant, of) {
+            return Ok(built);
         }
         let AgentRef { id, version } = of;
         let stored = match self.parts.store.version(tenant, id, *version).await? {
@@ -196,28 +275,34 @@ impl Agents {
                 None => None,
             },
         };
-        let built = match stored.map(|stored| self.build_stored(stored)) {
+        let (agent, servers) = match stored.map(|stored| self.build_stored(stored)) {
             Some(Ok(built)) => built,
             Some(Err(why)) => {
                 let why = format!(
                     "version {version} of the agent {:?} cannot run in this deployment: {why}",
                     &**id
                 );
-                (self.parts.unusable)(why)?
+                ((self.parts.unusable)(why)?, None)
             }
-            None => (self.parts.unusable)(format!("the agent {:?} does not exist any more", &**id))?,
+            None => ((self.parts.unusable)(format!("the agent {:?} does not exist any more", &**id))?, None),
         };
-        let mut all = self.built.borrow_mut();
-        all.push_front((key, built.clone()));
-        all.truncate(MAX_BUILT);
+        let built = Built { of: key, agent, servers };
+        self.keep(built.clone());
         Ok(built)
     }
 
-    fn build_stored(&self, stored: StoredVersion) -> Result<BuiltAgent, String> {
+    fn build_stored(&self, stored: StoredVersion) -> Result<(BuiltAgent, Option<Servers>), String> {
         let all =
             |faults: Vec<FieldError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let definition = Definition::parse(stored.definition).map_err(all)?;
-        (self.parts.build)(Some(definition)).map_err(|problem| problem.detail)
+        let has_servers = !definition.mcp_servers.is_empty();
+        let servers = has_servers.then(|| Servers {
+            definition: Rc::new(definition.clone()),
+            listings: None,
+            asked_at: Timestamp(0),
+        });
+        let agent = (self.parts.build)(Some(definition), &Listings::default());
+        Ok((agent.map_err(|problem| problem.detail)?, servers))
     }
 }
 
@@ -254,5 +339,29 @@ impl AgentVersions for Agents {
     ) -> Result<Rc<HarnessAgent>, Problem> {
         let of = AgentRef { id: agent.clone(), version };
         self.built(tenant, &of).await.map(|built| built.agent)
+    }
+
+    fn current(&self, tenant: &TenantId, of: &AgentRef) -> Option<Rc<HarnessAgent>> {
+        let all = self.built.borrow();
+        let own = all.iter().find(|built| built.of.0 == *tenant && built.of.1 == *of)?;
+        own.servers.as_ref()?.listings.as_ref().map(|_| Rc::clone(&own.agent.agent))
+    }
+
+    fn refresh(self: Rc<Self>, tenant: &TenantId, of: &AgentRef) -> Option<LocalBoxFuture<'static, ()>> {
+        let now = self.parts.clock.now();
+        let servers = {
+            let mut all = self.built.borrow_mut();
+            let own = all.iter_mut().find(|built| built.of.0 == *tenant && built.of.1 == *of)?;
+            let servers = own.servers.as_mut()?;
+            let is_stale = servers.listings.as_ref().is_none_or(|listings| listings.is_stale(now));
+            if !is_stale || servers.asked_at + REFRESH_PACE > now {
+                return None;
+            }
+            servers.asked_at = now;
+            servers.clone()
+        };
+        let (tenant, of) = (tenant.clone(), of.clone());
+        // If the version cannot be built with the new tools, it keeps the old ones.
+        Some(async move { self.list_tools(&tenant, &of, &servers).await.map_or((), drop) }.boxed_local())
     }
 }

@@ -13,6 +13,7 @@ pub use checks::{MAX_BYTES, check};
 pub use overlay::AgentConfig;
 
 use crate::agent::{Judge, ToolFilter, external_tool::Declared, settings::SkillSettings};
+use crate::mcp::McpServer;
 use crate::types::{
     BudgetPatch, FieldError, FilePath, Mode, Rules, SubagentKind, Thinking, json::from_value,
 };
@@ -49,6 +50,9 @@ pub struct Definition {
     /// The tools that clients run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_tools: Option<Vec<Declared>>,
+    /// The servers of MCP whose tools the agent has, by name. A tool is named `server__tool`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp_servers: BTreeMap<String, McpServer>,
     /// The kinds of subagents that the agent may start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subagents: Option<Vec<SubagentKind>>,

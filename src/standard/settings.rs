@@ -108,6 +108,8 @@ pub struct Config {
     pub web_fetch_allow: String,
     /// Where push notifications may be sent to.
     pub push_allow: AllowedHosts,
+    /// The hosts on which definitions of agents may name servers of MCP.
+    pub mcp_allow: AllowedHosts,
     /// Memory across sessions.
     pub memory: MemorySettings,
     strategy: Strategy,
@@ -137,6 +139,7 @@ impl Default for Config {
             external_tools: Vec::new(),
             web_fetch_allow: String::new(),
             push_allow: AllowedHosts::default(),
+            mcp_allow: AllowedHosts::parse("*"),
             memory: MemorySettings::default(),
             strategy: Strategy::default(),
             compaction: CompactionSettings::default(),

@@ -32,6 +32,7 @@ mod http;
 mod intervals;
 mod limits;
 mod mcp;
+mod mcp_client;
 mod mcp_legacy;
 mod memory;
 mod models;

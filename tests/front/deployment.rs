@@ -1,20 +1,32 @@
 //! The agents of a deployment with the default settings.
 
 use crate::stage::Web;
+use async_trait::async_trait;
+use edge_harness::mcp::{self, Listings, McpServers};
 use edge_harness::memory::Memories;
 use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{
     InMemoryAgents, InMemoryDirectory, ManualClock, MemoryLog, SeededEntropy,
 };
+use edge_harness::ports::{AllowedHosts, Secrets, directory::DirectoryError};
 use edge_harness::standard::{
-    Config, Standard,
+    Config, Standard, add_servers,
     agents::{AgentParts, Agents, BuiltAgent},
     builder,
     definition::{AgentConfig, Definition},
 };
-use edge_harness::types::{ErrorCode, Problem};
+use edge_harness::types::{ErrorCode, Problem, TenantId};
 use edge_harness::workspace::Workspaces;
 use std::rc::Rc;
+
+struct NoSecrets;
+
+#[async_trait(?Send)]
+impl Secrets for NoSecrets {
+    async fn get(&self, _: &TenantId, _: &str) -> Result<Option<String>, DirectoryError> {
+        Ok(None)
+    }
+}
 
 /// The agents `default` and `other` of a deployment with the default settings.
 pub fn agents(
@@ -26,7 +38,7 @@ pub fn agents(
 ) -> Agents {
     let (time, files, memories) = (Rc::new(clock.clone()), Rc::clone(files), Rc::clone(memories));
     let directory = directory.clone();
-    let build = move |definition: Option<Definition>| {
+    let build = move |definition: Option<Definition>, listings: &Listings| {
         let config = Config::default();
         let own = match definition {
             Some(definition) => AgentConfig::of(&config, definition).expect("checked tools"),
@@ -53,7 +65,7 @@ pub fn agents(
             .external_tools
             .into_iter()
             .fold(builder(standard).only_tools(own.tools), |agent, tool| agent.dyn_tool(Rc::new(tool)));
-        let agent = builder.build();
+        let agent = add_servers(builder, &own.mcp_servers, listings).build();
         let agent = agent.map_err(|error| Problem::new(ErrorCode::NotConfigured, error.to_string()))?;
         Ok(BuiltAgent { agent: Rc::new(agent), files })
     };
@@ -62,11 +74,20 @@ pub fn agents(
         store: store.clone(),
         clock: Rc::new(clock.clone()),
         of_deployment: vec!["other".into()],
+        mcp: McpServers::new(
+            mcp::Ports {
+                http: Rc::new(Web::default()),
+                secrets: Rc::new(NoSecrets),
+                clock: Rc::new(clock.clone()),
+                hosts: AllowedHosts::parse("*"),
+            },
+            Rc::new(MemoryLog::default()),
+        ),
         settings: Box::new(|| Definition::of_deployment(&Config::default())),
         build: {
             let build = build.clone();
-            Box::new(move |definition| build(definition))
+            Box::new(move |definition, listings: &Listings| build(definition, listings))
         },
-        unusable: Box::new(move |_why| build(None)),
+        unusable: Box::new(move |_why| build(None, &Listings::default())),
     })
 }

@@ -414,6 +414,82 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/agents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the agents of the tenant, by id. */
+        get: operations["listAgents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{agent}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns an agent. */
+        get: operations["getAgent"];
+        /**
+         * Stores a version of an agent, which new sessions get.
+         * @description If it equals the active version, nothing is stored. A definition has at most 1 MiB.
+         */
+        put: operations["putAgent"];
+        post?: never;
+        /**
+         * Deletes an agent.
+         * @description Its sessions refuse further messages, and can still be read.
+         */
+        delete: operations["deleteAgent"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{agent}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the versions of an agent, newest first. */
+        get: operations["listAgentVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{agent}/versions/{version}/activate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Gives a version of an agent to new sessions. */
+        post: operations["activateAgentVersion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/chat/completions": {
         parameters: {
             query?: never;
@@ -1134,6 +1210,278 @@ export interface components {
             /** @description The ids of all facts or turns of the request. */
             ids: string[];
         };
+        /** @description An agent, with the version of new sessions. */
+        Agent: {
+            description: string | null;
+            /** @description An agent of a tenant. */
+            id: string;
+            /** @description The name; the id if the definition has none. */
+            name: string;
+            /** @description The number of a version of an agent, starting at 1. */
+            version: number;
+        };
+        /** @description The limits of an agent's turns. */
+        AgentBudget: {
+            /** @description The highest limits that a turn can have. `tool_timeout_s`, `max_tokens` and `max_reflections` cannot be set here. */
+            ceilings: {
+                /** @description Maximum cost, in US dollars. */
+                max_cost_usd?: number;
+                /** @description Maximum number of model calls. */
+                max_steps?: number;
+                /** @description Maximum number of tool calls. */
+                max_tool_calls?: number;
+                /** @description Maximum time, in seconds. */
+                timeout_s?: number;
+            };
+            /** @description The limits of a new session. */
+            defaults: components["schemas"]["BudgetPatch"];
+        };
+        /** @description The limits of an agent's turns. */
+        AgentBudgetInput: {
+            /** @description The highest limits that a turn can have. `tool_timeout_s`, `max_tokens` and `max_reflections` cannot be set here. */
+            ceilings?: {
+                /** @description Maximum cost, in US dollars. */
+                max_cost_usd?: number | null;
+                /** @description Maximum number of model calls. */
+                max_steps?: number | null;
+                /** @description Maximum number of tool calls. */
+                max_tool_calls?: number | null;
+                /** @description Maximum time, in seconds. */
+                timeout_s?: number | null;
+            };
+            /** @description The limits of a new session. */
+            defaults?: components["schemas"]["BudgetPatchInput"];
+        };
+        /** @description The session moved to another version of its agent. */
+        AgentChangedEvent: {
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description The old version. */
+            previous: number;
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "agent.changed";
+            /** @description The new version. */
+            version: number;
+        };
+        /** @description A definition of an agent. */
+        AgentDefinition: {
+            /** @description The limits of turns. */
+            budget?: components["schemas"]["AgentBudgetInput"] | null;
+            /** @description How long conversations are kept within the model's context window, and the files in the prompt. */
+            context?: {
+                /** @description Number of messages at which the conversation is compacted; 0 for no limit. */
+                compact_at_messages?: number | null;
+                /** @description Number of tokens at which the conversation is compacted; 0 derives it from the model's context window. */
+                compact_at_tokens?: number | null;
+                /** @description The model that writes summaries. */
+                compaction_model?: string | null;
+                /** @description Maximum number of tokens of all files in the prompt. */
+                file_tokens?: number | null;
+                /** @description Workspace files in the prompt, in addition to the standard ones. */
+                files?: string[] | null;
+                /** @description Maximum number of messages that compaction keeps unchanged. */
+                keep_messages?: number | null;
+                /** @description With the strategy `none`: maximum number of messages in the prompt. */
+                messages?: number | null;
+                /** @description With the strategy `observation`: number of tokens at which notes replace messages. */
+                observe_at?: number | null;
+                /** @description The model that takes notes. */
+                observer_model?: string | null;
+                /** @description With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. */
+                reflect_at?: number | null;
+                /** @description The model that rewrites notes. */
+                reflector_model?: string | null;
+                /** @description What replaces older messages: a summary (`compaction`), notes (`observation`) or nothing (`none`). */
+                strategy?: ("compaction" | "observation" | "none") | null;
+            } | null;
+            /** @description What the agent does, for people and for clients that list agents. */
+            description?: string | null;
+            /** @description The tools that clients run. */
+            external_tools?: components["schemas"]["ClientToolInput"][] | null;
+            /** @description The models that are asked, in this order, when the model fails before its first token. */
+            fallback_models?: string[] | null;
+            /** @description The agent's own files, by path: text below the shared files of its workspace. */
+            files?: {
+                [key: string]: string;
+            };
+            /** @description The state of a new session. */
+            initial_state?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The instructions at the start of each prompt. */
+            instructions?: string | null;
+            /** @description The models that grade replies. */
+            judges?: components["schemas"]["JudgeInput"][] | null;
+            /** @description The servers of MCP whose tools the agent has, by name. A tool is named `server__tool`. */
+            mcp_servers?: {
+                [key: string]: components["schemas"]["McpServerInput"];
+            };
+            /** @description How the agent uses the memory of its users. */
+            memory?: {
+                /** @description Whether facts are extracted from conversations. */
+                learn?: boolean;
+                /** @description Whether the agent has the tools that search and save memories. */
+                tools?: boolean;
+            } | null;
+            /** @description Data of the operator, returned unchanged. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description The model of sessions that name none, as `provider/model`. */
+            model?: string | null;
+            /** @description The modes. */
+            modes?: components["schemas"]["ModeDefinitionInput"][] | null;
+            /** @description The name, for people. */
+            name?: string | null;
+            /** @description The JSON Schema of replies, unless a message has its own. */
+            output_schema?: unknown;
+            /** @description Permission rules, in addition to those of the tenant and the deployment. */
+            permissions?: components["schemas"]["PermissionRulesInput"] | null;
+            /** @description When the model critiques its own steps. */
+            reflection?: {
+                /** @description All steps of every `n`th turn are reviewed; with 0, only those with a failed tool call. */
+                every: number;
+            } | null;
+            /** @description The JSON Schema of a session's state. */
+            state_schema?: unknown;
+            /** @description The kinds of subagents that the agent may start. */
+            subagents?: components["schemas"]["SubagentKindInput"][] | null;
+            /** @description How much the model reasons, unless a message sets it. */
+            thinking?: components["schemas"]["Thinking"] | null;
+            /** @description Which of the deployment's tools the agent has. */
+            tools?: {
+                /** @description The only tools; all if empty. Tools that control the session, such as `ask_user`, need not be named. */
+                allow?: string[];
+                /** @description Tools that the agent does not have. */
+                deny?: string[];
+            } | null;
+        };
+        /** @description A version of an agent. */
+        AgentDetails: {
+            /** @description The limits of turns. */
+            budget?: components["schemas"]["AgentBudget"];
+            /** @description How long conversations are kept within the model's context window, and the files in the prompt. */
+            context?: {
+                /** @description Number of messages at which the conversation is compacted; 0 for no limit. */
+                compact_at_messages?: number;
+                /** @description Number of tokens at which the conversation is compacted; 0 derives it from the model's context window. */
+                compact_at_tokens?: number;
+                /** @description The model that writes summaries. */
+                compaction_model?: string;
+                /** @description Maximum number of tokens of all files in the prompt. */
+                file_tokens?: number;
+                /** @description Workspace files in the prompt, in addition to the standard ones. */
+                files?: string[];
+                /** @description Maximum number of messages that compaction keeps unchanged. */
+                keep_messages?: number;
+                /** @description With the strategy `none`: maximum number of messages in the prompt. */
+                messages?: number;
+                /** @description With the strategy `observation`: number of tokens at which notes replace messages. */
+                observe_at?: number;
+                /** @description The model that takes notes. */
+                observer_model?: string;
+                /** @description With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. */
+                reflect_at?: number;
+                /** @description The model that rewrites notes. */
+                reflector_model?: string;
+                /** @description What replaces older messages: a summary (`compaction`), notes (`observation`) or nothing (`none`). */
+                strategy?: "compaction" | "observation" | "none";
+            };
+            /**
+             * Format: date-time
+             * @description When the version was stored; absent for the deployment's own.
+             */
+            created_at: string | null;
+            /** @description Who stored it. */
+            created_by: components["schemas"]["Approver"] | null;
+            /** @description What the agent does, for people and for clients that list agents. */
+            description?: string;
+            /** @description The tools that clients run. */
+            external_tools?: components["schemas"]["ClientTool"][];
+            /** @description The models that are asked, in this order, when the model fails before its first token. */
+            fallback_models?: string[];
+            /** @description The agent's own files, by path: text below the shared files of its workspace. */
+            files?: {
+                [key: string]: string;
+            };
+            /** @description An agent of a tenant. */
+            id: string;
+            /** @description The state of a new session. */
+            initial_state?: {
+                [key: string]: unknown;
+            };
+            /** @description The instructions at the start of each prompt. */
+            instructions?: string;
+            /** @description The models that grade replies. */
+            judges?: components["schemas"]["Judge"][];
+            /** @description The servers of MCP whose tools the agent has, by name. A tool is named `server__tool`. */
+            mcp_servers?: {
+                [key: string]: components["schemas"]["McpServer"];
+            };
+            /** @description How the agent uses the memory of its users. */
+            memory?: {
+                /** @description Whether facts are extracted from conversations. */
+                learn: boolean;
+                /** @description Whether the agent has the tools that search and save memories. */
+                tools: boolean;
+            };
+            /** @description Data of the operator, returned unchanged. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description The model of sessions that name none, as `provider/model`. */
+            model?: string;
+            /** @description The modes. */
+            modes?: components["schemas"]["ModeDefinition"][];
+            /** @description The name, for people. */
+            name?: string;
+            /** @description The JSON Schema of replies, unless a message has its own. */
+            output_schema?: unknown;
+            /** @description Permission rules, in addition to those of the tenant and the deployment. */
+            permissions?: components["schemas"]["PermissionRules"];
+            /** @description When the model critiques its own steps. */
+            reflection?: {
+                /** @description All steps of every `n`th turn are reviewed; with 0, only those with a failed tool call. */
+                every: number;
+            };
+            /** @description The JSON Schema of a session's state. */
+            state_schema?: unknown;
+            /** @description The kinds of subagents that the agent may start. */
+            subagents?: components["schemas"]["SubagentKind"][];
+            /** @description How much the model reasons, unless a message sets it. */
+            thinking?: components["schemas"]["Thinking"];
+            /** @description Which of the deployment's tools the agent has. */
+            tools?: {
+                /** @description The only tools; all if empty. Tools that control the session, such as `ask_user`, need not be named. */
+                allow?: string[];
+                /** @description Tools that the agent does not have. */
+                deny?: string[];
+            };
+            /** @description The number of a version of an agent, starting at 1. */
+            version: number;
+        };
+        /** @description An entry of the list of versions. */
+        AgentVersion: {
+            /** @description Whether new sessions get it. */
+            active: boolean;
+            /** Format: date-time */
+            created_at: string | null;
+            created_by: components["schemas"]["Approver"] | null;
+            /** @description Whether it has the settings of the deployment. */
+            deployment: boolean | null;
+            /** @description The number of a version of an agent, starting at 1. */
+            version: number;
+        };
         Answer: {
             /** @description The answer; its form depends on the call. */
             answer?: unknown;
@@ -1270,7 +1618,7 @@ export interface components {
             type: "artifact.stored";
         };
         /** @description What was done. */
-        AuditAction: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "skill.promoted" | "approval.decided";
+        AuditAction: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "agent.updated" | "agent.activated" | "agent.deleted" | "approval.decided";
         /** @description One row of the audit trail. It contains ids, rules and limits, but no secrets and no content of users. */
         AuditEntry: {
             /** @description What was done. */
@@ -1290,7 +1638,7 @@ export interface components {
             };
             /** @description The row's id. Ids sort by time. */
             id: string;
-            /** @description The id of what the action concerns: a tenant, a user, a key, a skill or a tool call. */
+            /** @description The id of what the action concerns: a tenant, a user, a key, an agent or a tool call. */
             object: string;
             /** @description The id of the request. */
             request_id?: string;
@@ -1336,6 +1684,23 @@ export interface components {
         /** @description A caller's changes to a budget; an absent field keeps its value. */
         BudgetPatch: {
             /** @description Maximum cost in US dollars. */
+            max_cost_usd: number | null;
+            /** @description Maximum number of self-critiques. */
+            max_reflections: number | null;
+            /** @description Maximum number of model calls; at least 1. */
+            max_steps: number | null;
+            /** @description Maximum number of input and output tokens together. */
+            max_tokens: number | null;
+            /** @description Maximum number of tool calls. */
+            max_tool_calls: number | null;
+            /** @description Wall-clock time of the turn, in seconds; at least 1. */
+            timeout_s: number | null;
+            /** @description Wall-clock time of one tool call, in seconds; at least 1. */
+            tool_timeout_s: number | null;
+        };
+        /** @description A caller's changes to a budget; an absent field keeps its value. */
+        BudgetPatchInput: {
+            /** @description Maximum cost in US dollars. */
             max_cost_usd?: number | null;
             /** @description Maximum number of self-critiques. */
             max_reflections?: number | null;
@@ -1354,6 +1719,21 @@ export interface components {
         Category: "read" | "edit" | "execute" | "mcp" | "other";
         /** @description The declaration of an external tool. */
         ClientTool: {
+            /** @description The category for permission rules. */
+            category: components["schemas"]["Category"];
+            /** @description Description for the model, in one or two sentences. */
+            description: string;
+            /** @description The effect; the strictest one if absent. */
+            effect: components["schemas"]["Effect"];
+            /** @description The tool's name. */
+            name: string;
+            /** @description JSON Schema of the arguments; no arguments if absent. */
+            parameters: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description The declaration of an external tool. */
+        ClientToolInput: {
             /** @description The category for permission rules. */
             category?: components["schemas"]["Category"];
             /** @description Description for the model, in one or two sentences. */
@@ -1534,9 +1914,9 @@ export interface components {
             status: string;
         };
         /** @description A stable, snake_case error code. */
-        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "not_waiting" | "subagent_session" | "already_exists" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
+        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
         /** @description A stored event: a record of the session's log. `type` says which. A client ignores types that it does not know: later versions have more. */
-        Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
+        Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
         /** @description An error in one field of a body or query, or in one place of another JSON value. */
         FieldError: {
             /** @description What is wrong and what is expected. */
@@ -1634,6 +2014,17 @@ export interface components {
             id?: unknown;
             jsonrpc: string;
         };
+        /** @description Grades a share of the replies. Its usage is not added to the session's. */
+        Judge: {
+            /** @description The criterion, such as "Does the reply answer the question?". */
+            instructions: string;
+            /** @description The model, or the deployment's default model if absent. */
+            model?: string;
+            /** @description The name, shown in the log and in turns. */
+            name: string;
+            /** @description The share of turns to grade, from 0 to 1. */
+            sample: number;
+        };
         /** @description A judge graded a reply. */
         JudgeCompletedEvent: {
             /**
@@ -1656,6 +2047,17 @@ export interface components {
              * @enum {string}
              */
             type: "judge.completed";
+        };
+        /** @description Grades a share of the replies. Its usage is not added to the session's. */
+        JudgeInput: {
+            /** @description The criterion, such as "Does the reply answer the question?". */
+            instructions: string;
+            /** @description The model, or the deployment's default model if absent. */
+            model?: string | null;
+            /** @description The name, shown in the log and in turns. */
+            name: string;
+            /** @description The share of turns to grade, from 0 to 1. */
+            sample: number;
         };
         /** @description A judge's grade of a reply. */
         Judgement: {
@@ -1731,6 +2133,40 @@ export interface components {
             updated_at: string;
             /** @description The user. */
             user: string;
+        };
+        /** @description A server of MCP whose tools the agent has. */
+        McpServer: {
+            /** @description The only tools, by the names that the server gives them; all if empty. */
+            allow?: string[];
+            /** @description Tools that the agent does not have, by the names that the server gives them. */
+            deny?: string[];
+            /** @description Headers of each request. In their values, `${secret:NAME}` stands for a secret. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Maximum time of a call, in seconds, if it is less than that of all tools. */
+            timeout_s?: number;
+            /** @description Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may destroy data. */
+            trusted?: boolean;
+            /** @description The address of its Streamable HTTP endpoint. After the host, `${secret:NAME}` stands for a secret. */
+            url: string;
+        };
+        /** @description A server of MCP whose tools the agent has. */
+        McpServerInput: {
+            /** @description The only tools, by the names that the server gives them; all if empty. */
+            allow?: string[];
+            /** @description Tools that the agent does not have, by the names that the server gives them. */
+            deny?: string[];
+            /** @description Headers of each request. In their values, `${secret:NAME}` stands for a secret. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Maximum time of a call, in seconds, if it is less than that of all tools. */
+            timeout_s?: number | null;
+            /** @description Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may destroy data. */
+            trusted?: boolean;
+            /** @description The address of its Streamable HTTP endpoint. After the host, `${secret:NAME}` stands for a secret. */
+            url: string;
         };
         /** @description The daily logs were consolidated into `MEMORY.md`. */
         MemoryConsolidatedEvent: {
@@ -1891,6 +2327,68 @@ export interface components {
              */
             type: "mode.changed";
         };
+        /** @description A named set of instructions, tools, model, and rules that a session can switch to. */
+        ModeDefinition: {
+            /** @description Tools added to the agent's. A tool named here is hidden in every mode that does not name it as well. */
+            additional_tools?: string[];
+            /** @description Restricts the resulting tools to these; no restriction if absent. */
+            available_tools?: string[];
+            /** @description Whether new sessions start in this mode. */
+            default?: boolean;
+            /** @description The model, as `provider/model`, of a session that enters this mode for the first time. */
+            default_model?: string;
+            /** @description The description for people. */
+            description?: string;
+            /** @description Unique id among the agent's modes. */
+            id: string;
+            /** @description Text appended to the agent's instructions. */
+            instructions?: string;
+            /** @description Data of the deployment, returned unchanged. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description The display name. */
+            name?: string;
+            /** @description The permission rules of the mode. */
+            permissions?: components["schemas"]["PermissionRules"];
+            /** @description Whether only read-only tools and tools that control the session may run. */
+            read_only?: boolean;
+            /** @description The exact list of tools, replacing the agent's. */
+            tools?: string[];
+            /** @description The modes that a session may switch to; all if absent. */
+            transitions_to?: string[];
+        };
+        /** @description A named set of instructions, tools, model, and rules that a session can switch to. */
+        ModeDefinitionInput: {
+            /** @description Tools added to the agent's. A tool named here is hidden in every mode that does not name it as well. */
+            additional_tools?: string[] | null;
+            /** @description Restricts the resulting tools to these; no restriction if absent. */
+            available_tools?: string[] | null;
+            /** @description Whether new sessions start in this mode. */
+            default?: boolean;
+            /** @description The model, as `provider/model`, of a session that enters this mode for the first time. */
+            default_model?: string | null;
+            /** @description The description for people. */
+            description?: string | null;
+            /** @description Unique id among the agent's modes. */
+            id?: string;
+            /** @description Text appended to the agent's instructions. */
+            instructions?: string | null;
+            /** @description Data of the deployment, returned unchanged. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description The display name. */
+            name?: string | null;
+            /** @description The permission rules of the mode. */
+            permissions?: components["schemas"]["PermissionRulesInput"];
+            /** @description Whether only read-only tools and tools that control the session may run. */
+            read_only?: boolean;
+            /** @description The exact list of tools, replacing the agent's. */
+            tools?: string[] | null;
+            /** @description The modes that a session may switch to; all if absent. */
+            transitions_to?: string[] | null;
+        };
         /** @description A model or an agent, as in OpenAI's API. */
         Model: {
             created: number;
@@ -2011,9 +2509,9 @@ export interface components {
         /** @description The body of `POST /v1/sessions/{id}/messages`. */
         NewMessage: {
             /** @description Limits of the turn. */
-            budget?: components["schemas"]["BudgetPatch"] | null;
+            budget?: components["schemas"]["BudgetPatchInput"] | null;
             /** @description The tools that the client runs. */
-            client_tools?: components["schemas"]["ClientTool"][];
+            client_tools?: components["schemas"]["ClientToolInput"][];
             /** @description The text. */
             content?: string | null;
             /** @description Instructions that follow those of the agent. */
@@ -2059,7 +2557,7 @@ export interface components {
             /** @description The agent. */
             agent?: string | null;
             /** @description Limits of each turn. */
-            budget?: components["schemas"]["BudgetPatch"] | null;
+            budget?: components["schemas"]["BudgetPatchInput"] | null;
             /** @description The id of the session; a new one if absent. */
             id?: string | null;
             /** @description Data of the caller, returned unchanged. */
@@ -2246,6 +2744,20 @@ export interface components {
                 /** @description The kind of error. */
                 type: string;
             };
+        };
+        /** @description A page as clients see it. */
+        PageOfAgent: {
+            /** @description The entries. */
+            data: components["schemas"]["Agent"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
+        PageOfAgentVersion: {
+            /** @description The entries. */
+            data: components["schemas"]["AgentVersion"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
         };
         /** @description A page as clients see it. */
         PageOfAuditEntry: {
@@ -2661,6 +3173,8 @@ export interface components {
         Session: {
             /** @description An agent of a tenant. */
             agent: string;
+            /** @description The version of the agent. */
+            agent_version: number;
             budget: components["schemas"]["Budget"];
             context?: {
                 [key: string]: unknown;
@@ -2721,6 +3235,8 @@ export interface components {
         };
         /** @description Absent fields stay as they are; `null` clears those that may be empty. */
         SessionPatch: {
+            /** @description The version of the agent: a number, or `latest` for that of new sessions. Only while no turn is running. */
+            agent_version?: (number | "latest") | null;
             /** @description A merge patch of the caller's data. */
             metadata?: {
                 [key: string]: unknown;
@@ -2882,7 +3398,7 @@ export interface components {
             sessions: number;
         };
         /** @description An event of a stream: a stored event, or a delta, which is not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -2911,6 +3427,36 @@ export interface components {
             type: "subagent.completed";
             /** @description Tokens the child consumed. */
             usage: components["schemas"]["Usage"];
+        };
+        /** @description A kind of subagent, as a deployment declares it. */
+        SubagentKind: {
+            /** @description Its purpose, for the model that spawns it. */
+            description: string;
+            /** @description The name by which the model selects it. */
+            id: string;
+            /** @description Instructions that follow the agent's own in its prompt. */
+            instructions?: string;
+            /** @description Maximum number of model calls; that of the parent's turn when absent. */
+            max_steps?: number;
+            /** @description Its model, as `provider/model`; the parent session's when absent. */
+            model?: string;
+            /** @description Its tools, a subset of the tools of the parent's turn; all of them when absent. */
+            tools?: string[];
+        };
+        /** @description A kind of subagent, as a deployment declares it. */
+        SubagentKindInput: {
+            /** @description Its purpose, for the model that spawns it. */
+            description?: string;
+            /** @description The name by which the model selects it. */
+            id?: string;
+            /** @description Instructions that follow the agent's own in its prompt. */
+            instructions?: string;
+            /** @description Maximum number of model calls; that of the parent's turn when absent. */
+            max_steps?: number | null;
+            /** @description Its model, as `provider/model`; the parent session's when absent. */
+            model?: string | null;
+            /** @description Its tools, a subset of the tools of the parent's turn; all of them when absent. */
+            tools?: string[] | null;
         };
         /** @description A subagent was spawned. Its work is logged in its own session. */
         SubagentStartedEvent: {
@@ -5102,7 +5648,7 @@ export interface operations {
                 /** @description The time before which the rows were written. */
                 to?: string;
                 /** @description Only rows of this action. */
-                action?: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "skill.promoted" | "approval.decided";
+                action?: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "agent.updated" | "agent.activated" | "agent.deleted" | "approval.decided";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */
@@ -5459,6 +6005,289 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];
             501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAgents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All agents that are not deleted. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfAgent"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getAgent: {
+        parameters: {
+            query?: {
+                /** @description The version; the one of new sessions if absent. */
+                version?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The version. */
+            200: {
+                headers: {
+                    /** @description The number of the version, in quotes. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentDetails"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `agent_gone`: The agent was deleted. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    putAgent: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The etag of the version that must be active. */
+                "If-Match"?: string;
+                /** @description `*`: the agent must not exist. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The agent. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "description": "Answers questions about orders.",
+                 *       "files": {
+                 *         "knowledge/returns.md": "Returns are free for 30 days."
+                 *       },
+                 *       "instructions": "You help customers. Be brief and kind.",
+                 *       "name": "Support desk",
+                 *       "permissions": {
+                 *         "tools": {
+                 *           "write_file": "ask"
+                 *         }
+                 *       },
+                 *       "tools": {
+                 *         "deny": [
+                 *           "web_fetch"
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["AgentDefinition"];
+            };
+        };
+        responses: {
+            /** @description The active version. */
+            200: {
+                headers: {
+                    /** @description The number of the version, in quotes. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentDetails"];
+                };
+            };
+            /** @description The first version of a new agent. */
+            201: {
+                headers: {
+                    /** @description The number of the version, in quotes. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentDetails"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `precondition_failed`: The resource does not match the request's precondition. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteAgent: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The etag of the version that must be active. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The agent. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `agent_required`: The agent belongs to the deployment. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `precondition_failed`: The resource does not match the request's precondition. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAgentVersions: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of versions, without their definitions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfAgentVersion"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    activateAgentVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                agent: string;
+                /** @description The path of the file, with slashes. At most 512 bytes. */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The version. */
+            200: {
+                headers: {
+                    /** @description The number of the version, in quotes. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentDetails"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `agent_gone`: The agent was deleted. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
     };

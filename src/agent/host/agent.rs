@@ -55,7 +55,7 @@ impl SessionHost {
         match stored {
             Some((tenant, of)) => {
                 let is_gone = versions.is_gone(&tenant, &of.id).await?;
-                self.bind(versions.as_ref(), tenant, of).await?;
+                self.bind(versions, tenant, of).await?;
                 self.bound.borrow_mut().is_gone = is_gone;
                 Ok(())
             }
@@ -70,7 +70,7 @@ impl SessionHost {
     pub async fn load_new_agent(&self, tenant: &TenantId, agent: &AgentId) -> Result<(), Problem> {
         let Some(versions) = &self.ports.agents else { return Ok(()) };
         let version = versions.active(tenant, agent).await?;
-        self.bind(versions.as_ref(), tenant.clone(), AgentRef { id: agent.clone(), version }).await
+        self.bind(versions, tenant.clone(), AgentRef { id: agent.clone(), version }).await
     }
 
     /// Loads the agent of a session that is copied to this object.
@@ -79,7 +79,7 @@ impl SessionHost {
     /// The version cannot be loaded.
     pub async fn load_copied_agent(&self, tenant: &TenantId, of: AgentRef) -> Result<(), Problem> {
         match &self.ports.agents {
-            Some(versions) => self.bind(versions.as_ref(), tenant.clone(), of).await,
+            Some(versions) => self.bind(versions, tenant.clone(), of).await,
             None => Ok(()),
         }
     }
@@ -137,12 +137,20 @@ impl SessionHost {
 
     async fn bind(
         &self,
-        versions: &dyn AgentVersions,
+        versions: &Rc<dyn AgentVersions>,
         tenant: TenantId,
         of: AgentRef,
     ) -> Result<(), Problem> {
         let is_bound = |bound: &Bound| bound.of.as_ref().is_some_and(|own| own.0 == tenant && own.1 == of);
         if is_bound(&self.bound.borrow()) {
+            if let Some(work) = Rc::clone(versions).refresh(&tenant, &of) {
+                self.ports.spawner.spawn(work);
+            }
+            // A running turn keeps the agent with which it has started.
+            match versions.current(&tenant, &of) {
+                Some(newer) if !Rc::ptr_eq(&newer, &self.agent()) => self.use_version(&tenant, of, newer),
+                _ => {}
+            }
             return Ok(());
         }
         let agent = versions.version(&tenant, &of.id, of.version).await?;

@@ -15,22 +15,24 @@ use crate::http::{
     AuthCache, DirectoryCredentials, MalformedSetting,
     placement::{SHARD_TTL, user_shard},
 };
+use crate::mcp::{self, Listings, McpServers};
 use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSpaces};
 use crate::ports::{
     Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces, Moves,
-    Signatures,
+    Secrets, Signatures, directory::DirectoryError,
 };
 use crate::standard::{
-    Config, Standard,
+    Config, Standard, add_servers,
     agents::{AgentParts, Agents, BuiltAgent},
     builder,
     definition::{AgentConfig, Definition},
     settings::SettingError,
 };
-use crate::types::{ErrorCode, Problem};
+use crate::types::{ErrorCode, Problem, TenantId};
 use crate::workspace::{Bundle, Stores, Workspaces};
+use async_trait::async_trait;
 use std::{
     cell::{Cell, OnceCell},
     rc::Rc,
@@ -181,11 +183,13 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
         let (config, env) = (Rc::clone(&loaded), env.clone());
         let settings = Box::new(move || Definition::of_deployment(&config.config));
         let (config, own) = (Rc::clone(&loaded), env.clone());
-        let build_definition = Box::new(move |definition| match definition {
+        let build_definition = Box::new(move |definition, listings: &Listings| match definition {
             None => base(&own).map(|base| BuiltAgent::clone(&base)).map_err(unbuilt),
             Some(definition) => {
                 let settings = AgentConfig::of(&config.config, definition).map_err(|why| unbuilt(why.0))?;
-                build(&own, &config.config, settings, |builder| builder).map_err(unbuilt)
+                let servers = settings.mcp_servers.clone();
+                let add = |builder| add_servers(builder, &servers, listings);
+                build(&own, &config.config, settings, add).map_err(unbuilt)
             }
         });
         let (config, own) = (Rc::clone(&loaded), env.clone());
@@ -199,10 +203,33 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
             clock: clock(),
             of_deployment: loaded.config.agents.clone(),
             settings,
+            mcp: McpServers::new(
+                mcp::Ports {
+                    http: http(),
+                    secrets: Rc::new(NoSecrets),
+                    clock: clock(),
+                    hosts: loaded.config.mcp_allow.clone(),
+                },
+                Rc::new(ConsoleLog),
+            ),
             build: build_definition,
             unusable,
         }))
     })
+}
+
+/// A deployment without a store of secrets.
+struct NoSecrets;
+
+#[async_trait(?Send)]
+impl Secrets for NoSecrets {
+    async fn get(
+        &self,
+        _tenant: &TenantId,
+        _name: &str,
+    ) -> std::result::Result<Option<String>, DirectoryError> {
+        Ok(None)
+    }
 }
 
 /// The problem of an agent that does not build.

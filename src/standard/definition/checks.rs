@@ -2,7 +2,8 @@
 
 use super::{ContextDefinition, Definition};
 use crate::agent::{ExternalTool, HarnessAgent, StateRules, Toolkit};
-use crate::ports::Models;
+use crate::mcp::{McpServer, tool_prefix};
+use crate::ports::{AllowedHosts, Models};
 use crate::session::Modes;
 use crate::standard::settings::{
     MAX_CONTEXT_FILES, MAX_FALLBACKS,
@@ -23,8 +24,9 @@ const MAX_INSTRUCTIONS: usize = 100_000;
 /// Minimum number of tokens for files in the prompt. With fewer, almost no content would fit.
 const MIN_FILE_TOKENS: usize = 2_000;
 
-/// Returns the faults of a definition. It can refer to the tools and the models of the deployment's own agent.
-pub fn check(definition: &Definition, base: &HarnessAgent) -> Vec<FieldError> {
+/// Returns the faults of a definition. It can refer to the tools and the models of the deployment's own agent, and to servers
+/// of MCP on these hosts.
+pub fn check(definition: &Definition, base: &HarnessAgent, mcp_hosts: &AllowedHosts) -> Vec<FieldError> {
     let mut found = Faults(Vec::new());
     let Definition { name, description, instructions, .. } = definition;
     found.longer("/name", name.as_deref().map(|name| name.chars().count()), MAX_NAME, "characters");
@@ -32,6 +34,8 @@ pub fn check(definition: &Definition, base: &HarnessAgent) -> Vec<FieldError> {
     found.longer("/description", length, MAX_DESCRIPTION, "characters");
     found.longer("/instructions", instructions.as_deref().map(str::len), MAX_INSTRUCTIONS, "bytes");
     found.models(definition, base.models().as_ref());
+    let servers = McpServer::faults(&definition.mcp_servers, mcp_hosts);
+    found.0.extend(servers.into_iter().map(|fault| fault.below("/mcp_servers")));
     found.tools(definition, base.toolkit());
     found.modes(definition);
     if let Some(Err(error)) = definition.permissions.as_ref().map(|rules| rules.check()) {
@@ -168,9 +172,12 @@ impl Faults {
                 lists.push((format!("/modes/{index}/{name}"), tools.as_deref().unwrap_or_default()));
             }
         }
+        // Which tools a server has is not known here.
+        let prefixes: Vec<String> = definition.mcp_servers.keys().map(|name| tool_prefix(name)).collect();
+        let is_of_server = |tool: &str| prefixes.iter().any(|prefix| tool.starts_with(prefix));
         for (at, tools) in lists {
             for (index, tool) in tools.iter().enumerate() {
-                if !names.contains(tool.as_str()) {
+                if !is_of_server(tool) && !names.contains(tool.as_str()) {
                     self.add(format!("{at}/{index}"), format!("there is no tool {tool:?}"));
                 }
             }

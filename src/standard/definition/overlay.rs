@@ -19,6 +19,8 @@ pub struct AgentConfig {
     pub context: ContextSettings,
     /// The tools that clients run.
     pub external_tools: Vec<ExternalTool>,
+    /// The servers of MCP, by name.
+    pub mcp_servers: Vec<String>,
     /// Which tools the agent has.
     pub tools: ToolFilter,
     /// The agent's own files.
@@ -33,6 +35,7 @@ impl AgentConfig {
             settings: config.agent.clone(),
             context: config.context(),
             external_tools: config.external_tools.clone(),
+            mcp_servers: Vec::new(),
             tools: ToolFilter::default(),
             files: BTreeMap::new(),
         }
@@ -48,6 +51,7 @@ impl AgentConfig {
         if let Some(declared) = definition.external_tools {
             own.external_tools = declared.into_iter().map(ExternalTool::new).collect::<Result<_, _>>()?;
         }
+        own.mcp_servers = definition.mcp_servers.into_keys().collect();
         own.tools = definition.tools.unwrap_or_default();
         own.files = definition.files;
         let settings = &mut own.settings;

@@ -62,5 +62,19 @@ pub const TOPIC: Topic = Topic {
                   notifications.",
             example: "",
         },
+        Setting {
+            name: "MCP_ALLOW",
+            kind: Kind::Variable(|config, text| {
+                config.mcp_allow = AllowedHosts::parse(text);
+                Ok(())
+            }),
+            default: "*",
+            expects: "hosts separated by commas",
+            doc: "Hosts on which definitions of agents may name [servers of MCP](mcp-servers.md), by https: `example.com`, \
+                  `*.example.org` for all hosts below it, or `*` for every public host. A host with its port, such as \
+                  `127.0.0.1:4000`, may also be on this machine or in a private network, and may use http. `none` allows no \
+                  host.",
+            example: "",
+        },
     ],
 };
