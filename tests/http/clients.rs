@@ -182,6 +182,28 @@ fn mcp_conformance() {
     run(OTHERS, "mcp-conformance.test.mjs");
 }
 
+/// Starts a Worker whose agents may name servers on these addresses. Nothing listens on either.
+fn with_mcp_servers() -> (Server, [String; 2]) {
+    // Free once they are dropped.
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+    (Server::start(json!({ "MCP_ALLOW": addresses.join(",") })), addresses)
+}
+
+#[test]
+fn mcp_servers() {
+    let (server, [servers, down]) = with_mcp_servers();
+    run_with(&server, OTHERS, "mcp-servers.test.mjs", &[("SERVERS", &servers), ("DOWN", &down)]);
+    let log = server.log();
+    assert!(log.contains("mcp.unavailable") && !log.contains("header-of-the-test"));
+}
+
+#[test]
+fn mcp_servers_conformance() {
+    let (server, [servers, _]) = with_mcp_servers();
+    run_with(&server, OTHERS, "mcp-servers-conformance.test.mjs", &[("SERVERS", &servers)]);
+}
+
 #[test]
 fn openai_chat_completions() {
     run(OTHERS, "openai.test.mjs");
