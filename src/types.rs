@@ -24,6 +24,7 @@ pub mod plan_review;
 pub mod principal;
 pub mod quota;
 pub mod reached;
+pub mod secret;
 pub mod session;
 pub mod storage;
 pub mod subagent;
@@ -64,6 +65,7 @@ pub use plan_review::PlanReview;
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, SlotUse, Standing};
 pub use reached::{Reached, TimedLimit};
+pub use secret::SecretEntry;
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
     SessionState, SessionStatus,

@@ -30,7 +30,7 @@ const STEP_CALLS: usize = 16;
 /// Maximum number of calls of a step for each further shard of the tenant.
 const SHARD_CALLS: usize = 8;
 /// Maximum number of calls to purge a tenant, besides two for each shard.
-const PURGE_CALLS: usize = 6;
+const PURGE_CALLS: usize = 7;
 /// Maximum number of deleted tenants that one run processes.
 const TENANTS_PER_RUN: usize = 500;
 /// Number of calls that are left to erasures by [`maintain`], after its first pass.
@@ -237,6 +237,7 @@ impl Erasure {
                 allowance.spend(PURGE_CALLS + 2 * gateway.config.shards.len());
                 gateway.agents.store().erase(&self.tenant).await?;
                 gateway.agents.forget(&self.tenant);
+                gateway.secrets.erase(&self.tenant).await?;
                 gateway.directory.purge_tenant(&self.tenant).await?;
             }
         }

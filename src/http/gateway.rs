@@ -10,6 +10,7 @@ use super::refusal_pace::RefusalPace;
 use super::refusals::Refusals;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
+use super::tenant_secrets::TenantSecrets;
 use crate::agent::settings::SkillSettings;
 use crate::memory::Memories;
 use crate::ports::{
@@ -82,6 +83,8 @@ pub struct Gateway {
     pub entropy: Rc<dyn Entropy>,
     /// The agents of the deployment and its tenants.
     pub agents: Rc<Agents>,
+    /// The secrets of the tenants.
+    pub secrets: Rc<TenantSecrets>,
     /// The workspaces of all agents, without the files of their versions.
     pub files: Rc<Workspaces>,
     /// The memories of all agents.

@@ -8,6 +8,7 @@ mod operation;
 mod problems;
 mod protocols;
 mod schemas;
+mod secrets;
 mod sessions;
 mod shapes;
 mod tenant;
@@ -47,6 +48,7 @@ fn groups() -> Vec<Group> {
     vec![
         ("Sessions", "Sessions, their turns, files and events.", sessions::operations()),
         ("Agents", "Definitions of agents, in versions.", agents::operations()),
+        ("Secrets", "Secrets of the tenant, which definitions of agents use.", secrets::operations()),
         ("Workspace files", "The files of a user with an agent.", tenant::files()),
         ("Skills", "How to do tasks, for the agent.", tenant::skills()),
         ("Memory", "What is known about a user.", tenant::memory()),

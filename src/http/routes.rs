@@ -8,8 +8,8 @@ use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
 use super::{
-    agents, audit, export, keys, lists, memory, moves, oauth, ready, skills, tenants, tickets, usage, users,
-    workspace,
+    agents, audit, export, keys, lists, memory, moves, oauth, ready, secrets, skills, tenants, tickets,
+    usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
@@ -42,6 +42,9 @@ pub static ROUTES: &[Route] = &[
     tenant(DELETE, "/v1/agents/{agent}", Admin, run!(agents::delete)),
     tenant(GET, "/v1/agents/{agent}/versions", Read, run!(agents::versions)),
     tenant(POST, "/v1/agents/{agent}/versions/{version}/activate", Admin, run!(agents::activate)),
+    tenant(GET, "/v1/secrets", Admin, run!(secrets::list)),
+    tenant(PUT, "/v1/secrets/{name}", Admin, run!(secrets::put)),
+    tenant(DELETE, "/v1/secrets/{name}", Admin, run!(secrets::delete)),
     tenant(GET, "/v1/usage", Read, run!(usage::own)),
     tenant(GET, "/v1/export", Read, run!(export::own)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.

@@ -8,6 +8,7 @@ mod log;
 pub mod memory;
 pub mod memory_spaces;
 pub mod moves;
+pub mod secrets;
 pub mod session_store;
 pub mod storage;
 pub mod storage_days;
@@ -17,6 +18,7 @@ pub use agents::SqlAgents;
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;
 pub use moves::SqlMoves;
+pub use secrets::SqlSecrets;
 pub use session_store::SqlSessionStore;
 
 use crate::ports::{StoreError, directory::DirectoryError};
@@ -227,7 +229,7 @@ pub trait Databases {
 }
 
 /// Fails in a database that lacks the newest migration. It reads no rows.
-pub const PROBE: &str = "SELECT deleted_at FROM agents LIMIT 0";
+pub const PROBE: &str = "SELECT updated_at FROM tenant_secrets LIMIT 0";
 
 /// Returns the rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, SqlError> {

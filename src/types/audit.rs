@@ -47,6 +47,12 @@ pub enum AuditAction {
     /// The promotion of a draft of a skill was requested.
     #[serde(rename = "skill.promoted")]
     SkillPromoted,
+    /// A secret was stored, or its value replaced.
+    #[serde(rename = "secret.stored")]
+    SecretStored,
+    /// A secret was deleted.
+    #[serde(rename = "secret.deleted")]
+    SecretDeleted,
     /// A tool call was approved or declined.
     #[serde(rename = "approval.decided")]
     ApprovalDecided,
@@ -102,7 +108,7 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What was done.
     pub action: AuditAction,
-    /// The id of what the action concerns: a tenant, a user, a key, an agent, a skill or a tool call.
+    /// The id of what the action concerns: a tenant, a user, a key, an agent, a skill, a secret or a tool call.
     pub object: String,
     /// The address of the client, if the platform reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,7 @@ mod mcp_legacy;
 mod mcp_subscriptions;
 mod moves;
 mod rules;
+mod secrets;
 mod signatures;
 mod signer;
 mod skills;

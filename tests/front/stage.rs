@@ -6,15 +6,15 @@ use bytes::Bytes;
 use edge_harness::agent::settings::SkillSettings;
 use edge_harness::http::{
     AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace,
-    Refusals, RequestBlocks, Response, handle,
+    Refusals, RequestBlocks, Response, TenantSecrets, handle,
 };
 use edge_harness::memory::{Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{
-    InMemoryAgents, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySpaces, MemoryBlobs, MemoryFiles,
-    MemoryLog,
+    InMemoryAgents, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySecrets, InMemorySpaces,
+    MemoryBlobs, MemoryFiles, MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{
@@ -43,6 +43,7 @@ pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 pub struct Stage {
     pub gateway: Gateway,
     pub agents: Rc<InMemoryAgents>,
+    pub secrets: Rc<InMemorySecrets>,
     pub directory: Rc<InMemoryDirectory>,
     pub ledger: Rc<InMemoryLedger>,
     pub clock: ManualClock,
@@ -241,10 +242,19 @@ impl Stage {
         );
         let memories = Rc::new(memories);
         let store = Rc::new(InMemoryAgents::new(directory.clone()));
+        let secret_store = Rc::new(InMemorySecrets::new(directory.clone()));
+        let secrets = TenantSecrets::new(
+            secret_store.clone(),
+            Rc::new(clock.clone()),
+            Rc::new(SeededEntropy::default()),
+            log.clone(),
+            config.admin_key.clone(),
+        );
         let agents = crate::deployment::agents(&store, &clock, &workspaces, &memories, &directory);
         let gateway = Gateway {
             config,
             agents: Rc::new(agents),
+            secrets: Rc::new(secrets),
             directory: directory.clone(),
             http: web.clone(),
             signatures: Rc::new(RustCrypto),
@@ -264,7 +274,20 @@ impl Stage {
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
         };
-        Self { gateway, agents: store, directory, ledger, clock, web, objects, files, index, blobs, log }
+        Self {
+            gateway,
+            agents: store,
+            secrets: secret_store,
+            directory,
+            ledger,
+            clock,
+            web,
+            objects,
+            files,
+            index,
+            blobs,
+            log,
+        }
     }
 
     pub async fn handle(&self, request: Request) -> Handled {
@@ -314,18 +337,23 @@ impl Stage {
 
     /// Revokes a key in another isolate.
     pub fn revoke_elsewhere(&self, tenant: &str, key: &str) {
-        let audit = AuditEntry {
+        let audit = AuditEntry { object: key.to_owned(), ..self.audit_row(tenant) };
+        assert!(block_on(self.directory.delete_key(&key.into(), &audit)).unwrap());
+    }
+
+    /// A row of the audit trail, for a change that another isolate makes.
+    pub fn audit_row(&self, tenant: &str) -> AuditEntry {
+        AuditEntry {
             tenant: tenant.into(),
             id: self.gateway.make_id(),
             at: self.clock.now(),
             actor: Actor::Operator,
             action: AuditAction::KeyRevoked,
-            object: key.to_owned(),
+            object: String::new(),
             address: None,
             request_id: None,
             details: Map::new(),
-        };
-        assert!(block_on(self.directory.delete_key(&key.into(), &audit)).unwrap());
+        }
     }
 
     pub fn session(&self, tenant: &str, id: &str, user: &str, age_ms: u64) {

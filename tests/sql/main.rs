@@ -8,6 +8,7 @@ mod glance;
 mod index;
 mod migrations;
 mod moves;
+mod secrets;
 mod session_store;
 mod spaces;
 mod spread;

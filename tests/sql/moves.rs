@@ -452,7 +452,16 @@ fn every_table_with_rows_of_a_tenant_is_known() {
         "SELECT s.name FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c \
          WHERE s.type = 'table' AND c.name = 'tenant' ORDER BY 1",
     );
-    let root = ["agent_versions", "agents", "api_keys", "audit", "moves", "storage_days", "user_shards"];
+    let root = [
+        "agent_versions",
+        "agents",
+        "api_keys",
+        "audit",
+        "moves",
+        "storage_days",
+        "tenant_secrets",
+        "user_shards",
+    ];
     // Triggers fill the trees, and the move itself writes the fences.
     let moved =
         ["fences", "file_trees", "files", "free_blobs", "memory_collections", "memory_spaces", "sessions"];

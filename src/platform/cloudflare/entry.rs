@@ -163,6 +163,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         clock: setup::clock(),
         entropy: setup::entropy(),
         agents: setup::agents(env)?,
+        secrets: setup::secrets(env)?,
         files: setup::workspaces(env)?,
         memories: setup::memories(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),

@@ -12,13 +12,13 @@ use super::{
 use crate::agent::{HarnessAgent, HarnessBuilder};
 use crate::hooks::UnusableAgent;
 use crate::http::{
-    AuthCache, DirectoryCredentials, MalformedSetting,
+    AuthCache, DirectoryCredentials, MalformedSetting, TenantSecrets,
     placement::{SHARD_TTL, user_shard},
 };
 use crate::mcp::{self, Listings, McpServers};
 use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
-use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSpaces};
+use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSecrets, SqlSpaces};
 use crate::ports::{
     Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces, Moves,
     Secrets, Signatures, directory::DirectoryError,
@@ -50,6 +50,7 @@ thread_local! {
     static CONFIG: Once<Loaded> = const { OnceCell::new() };
     static AGENT: Once<BuiltAgent> = const { OnceCell::new() };
     static AGENTS: Once<Agents> = const { OnceCell::new() };
+    static SECRETS: Once<TenantSecrets> = const { OnceCell::new() };
     static MODELS: Once<ModelRegistry> = const { OnceCell::new() };
     static MEMORIES: Once<Memories> = const { OnceCell::new() };
     // Counts the changes made through this isolate.
@@ -235,6 +236,15 @@ impl Secrets for NoSecrets {
 /// The problem of an agent that does not build.
 fn unbuilt(why: impl ToString) -> Problem {
     Problem::new(ErrorCode::NotConfigured, why.to_string())
+}
+
+/// Returns the secrets of the tenants.
+pub fn secrets(env: &Env) -> Result<Rc<TenantSecrets>> {
+    once(&SECRETS, || {
+        let store = Rc::new(SqlSecrets(shards(env)?.root().clone()));
+        let admin_key = loaded(env).config.admin_key.clone();
+        Ok(TenantSecrets::new(store, clock(), entropy(), Rc::new(ConsoleLog), admin_key))
+    })
 }
 
 /// Returns the databases of this isolate.
