@@ -23,6 +23,7 @@ mod hook_draft;
 pub mod host;
 pub mod interval;
 mod judge;
+pub mod object_schema;
 mod own_default;
 mod preparer;
 pub mod react;

@@ -1,7 +1,6 @@
 //! External tools: tools that clients run. A call is suspended until the client sends its result.
 
-use super::{DynTool, ToolContext, toolkit::is_tool_name};
-use crate::turn::schema;
+use super::{DynTool, ToolContext, object_schema, toolkit::is_tool_name};
 use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, WaitKind};
 use futures::{
     FutureExt,
@@ -9,9 +8,6 @@ use futures::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-/// Maximum number of schema errors reported to the model.
-const MAX_REPORTED: usize = 8;
 
 /// The declaration of an external tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -62,15 +58,8 @@ impl ExternalTool {
     /// # Errors
     /// The schema uses something that cannot be checked.
     pub fn new(declared: Declared) -> Result<Self, Invalid> {
-        let Declared { name, description, mut parameters, category, effect } = declared;
-        // Providers require an object schema.
-        parameters.entry("type").or_insert_with(|| "object".into());
-        parameters.entry("properties").or_insert_with(|| Map::new().into());
-        if parameters.get("type").is_none_or(|kind| kind != "object") {
-            return Err(Invalid(format!("the `parameters` of {name:?} must be an object schema")));
-        }
-        let parameters = Value::Object(parameters);
-        schema::check(&parameters).map_err(|misfit| {
+        let Declared { name, description, parameters, category, effect } = declared;
+        let parameters = object_schema::complete(parameters).map_err(|misfit| {
             format!("the `parameters` of {name:?} at `{}`: {}", misfit.pointer, misfit.detail)
         })?;
         Ok(Self(ToolSpec {
@@ -102,18 +91,8 @@ impl DynTool for ExternalTool {
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
-        let misfits = schema::violations(&self.0.parameters, args);
-        if misfits.is_empty() {
-            return Ok(vec![self.0.name.clone()]);
-        }
-        let faults = misfits
-            .iter()
-            .take(MAX_REPORTED)
-            .map(|misfit| format!("`{}`: {}", misfit.pointer, misfit.detail));
-        Err(Invalid(format!(
-            "the arguments do not match the schema at {}",
-            faults.collect::<Vec<_>>().join("; ")
-        )))
+        object_schema::check(&self.0.parameters, args)?;
+        Ok(vec![self.0.name.clone()])
     }
 
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {

@@ -13,7 +13,7 @@ use thiserror::Error;
 pub struct ToolNameError(pub String);
 
 /// Returns whether all providers accept this name of a tool: 1–64 characters of `A–Z a–z 0–9 _ -`.
-pub(super) fn is_tool_name(name: &str) -> bool {
+pub fn is_tool_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
