@@ -6,6 +6,7 @@ pub mod echo;
 pub mod files;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
+pub mod http_tool;
 pub mod memory;
 pub mod plan;
 pub mod read_artifact;
@@ -18,6 +19,7 @@ pub mod web_fetch;
 pub use ask_user::AskUser;
 pub use current_time::CurrentTime;
 pub use echo::Echo;
+pub use http_tool::HttpTool;
 pub use read_artifact::ReadArtifact;
 pub use recall::Recall;
 pub use skills::{LoadSkill, ProposeSkill};

@@ -6,11 +6,11 @@
 
 use super::{
     DEFAULT_AGENT,
-    definition::{self, Definition},
+    definition::{self, Definition, Hosts},
 };
 use crate::agent::{AgentVersions, HarnessAgent};
 use crate::mcp::{Listings, McpServers};
-use crate::ports::{AgentStore, Clock};
+use crate::ports::{AgentStore, AllowedHosts, Clock};
 use crate::types::{
     AgentEntry, AgentId, AgentRef, AgentVersion, ErrorCode, FieldError, Problem, StoredVersion, TenantId,
     Timestamp, expiring::Expiring,
@@ -55,6 +55,8 @@ pub struct AgentParts {
     pub clock: Rc<dyn Clock>,
     /// The deployment's agents besides `default`.
     pub of_deployment: Vec<AgentId>,
+    /// Where HTTP tools may send requests to.
+    pub http_tools_allow: AllowedHosts,
     /// Returns the deployment's settings as a definition.
     pub settings: Box<dyn Fn() -> Definition>,
     /// The client of MCP.
@@ -176,7 +178,8 @@ impl Agents {
     /// If the deployment's own agent does not build.
     pub fn faults(&self, definition: &Definition) -> Result<Vec<FieldError>, Problem> {
         let base = self.base()?.agent;
-        let faults = definition::check(definition, &base, self.parts.mcp.hosts());
+        let hosts = Hosts { mcp: self.parts.mcp.hosts(), http_tools: &self.parts.http_tools_allow };
+        let faults = definition::check(definition, &base, &hosts);
         if !faults.is_empty() {
             return Ok(faults);
         }

@@ -9,11 +9,12 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
-pub use checks::{MAX_BYTES, check};
+pub use checks::{Hosts, MAX_BYTES, check};
 pub use overlay::AgentConfig;
 
 use crate::agent::{Judge, ToolFilter, external_tool::Declared, settings::SkillSettings};
 use crate::mcp::McpServer;
+use crate::tools::http_tool;
 use crate::types::{
     BudgetPatch, FieldError, FilePath, Mode, Rules, SubagentKind, Thinking, json::from_value,
 };
@@ -50,6 +51,12 @@ pub struct Definition {
     /// The tools that clients run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_tools: Option<Vec<Declared>>,
+    /// The tools that send HTTP requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_tools: Option<Vec<http_tool::Declared>>,
+    /// The operations of an OpenAPI document that become further HTTP tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub openapi: Option<http_tool::OpenApi>,
     /// The servers of MCP whose tools the agent has, by name. A tool is named `server__tool`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,

@@ -106,6 +106,8 @@ pub struct Config {
     pub external_tools: Vec<ExternalTool>,
     /// Hosts that `web_fetch` may read, separated by commas.
     pub web_fetch_allow: String,
+    /// Where HTTP tools may send requests to.
+    pub http_tools_allow: AllowedHosts,
     /// Where push notifications may be sent to.
     pub push_allow: AllowedHosts,
     /// The hosts on which definitions of agents may name servers of MCP.
@@ -138,6 +140,7 @@ impl Default for Config {
             agent: Settings { modes: modes::standard(), ..Settings::default() },
             external_tools: Vec::new(),
             web_fetch_allow: String::new(),
+            http_tools_allow: AllowedHosts::parse("*"),
             push_allow: AllowedHosts::default(),
             mcp_allow: AllowedHosts::parse("*"),
             memory: MemorySettings::default(),

@@ -29,6 +29,7 @@ mod find_tools;
 mod follow_ups;
 mod hooks;
 mod http;
+mod http_tools;
 mod intervals;
 mod limits;
 mod mcp;

@@ -1,32 +1,24 @@
 //! The agents of a deployment with the default settings.
 
 use crate::stage::Web;
-use async_trait::async_trait;
+use edge_harness::http::TenantSecrets;
 use edge_harness::mcp::{self, Listings, McpServers};
 use edge_harness::memory::Memories;
 use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{
     InMemoryAgents, InMemoryDirectory, ManualClock, MemoryLog, SeededEntropy,
 };
-use edge_harness::ports::{AllowedHosts, Secrets, directory::DirectoryError};
+use edge_harness::ports::AllowedHosts;
 use edge_harness::standard::{
     Config, Standard, add_servers,
     agents::{AgentParts, Agents, BuiltAgent},
     builder,
     definition::{AgentConfig, Definition},
 };
-use edge_harness::types::{ErrorCode, Problem, TenantId};
+use edge_harness::tools::http_tool::{HttpTool, HttpToolPorts};
+use edge_harness::types::{ErrorCode, Problem};
 use edge_harness::workspace::Workspaces;
 use std::rc::Rc;
-
-struct NoSecrets;
-
-#[async_trait(?Send)]
-impl Secrets for NoSecrets {
-    async fn get(&self, _: &TenantId, _: &str) -> Result<Option<String>, DirectoryError> {
-        Ok(None)
-    }
-}
 
 /// The agents `default` and `other` of a deployment with the default settings.
 pub fn agents(
@@ -35,9 +27,10 @@ pub fn agents(
     files: &Rc<Workspaces>,
     memories: &Rc<Memories>,
     directory: &Rc<InMemoryDirectory>,
+    secrets: &Rc<TenantSecrets>,
 ) -> Agents {
     let (time, files, memories) = (Rc::new(clock.clone()), Rc::clone(files), Rc::clone(memories));
-    let directory = directory.clone();
+    let (directory, secrets, of_servers) = (directory.clone(), secrets.clone(), secrets.clone());
     let build = move |definition: Option<Definition>, listings: &Listings| {
         let config = Config::default();
         let own = match definition {
@@ -61,10 +54,17 @@ pub fn agents(
             settings: own.settings,
             context: own.context,
         };
+        let ports = HttpToolPorts {
+            http: Rc::new(Web::default()),
+            secrets: secrets.clone(),
+            allow: config.http_tools_allow.clone(),
+        };
+        let http_tools = own.http_tools.into_iter().map(|tool| Rc::new(HttpTool::new(tool, ports.clone())));
         let builder = own
             .external_tools
             .into_iter()
             .fold(builder(standard).only_tools(own.tools), |agent, tool| agent.dyn_tool(Rc::new(tool)));
+        let builder = http_tools.fold(builder, |agent, tool| agent.dyn_tool(tool));
         let agent = add_servers(builder, &own.mcp_servers, listings).build();
         let agent = agent.map_err(|error| Problem::new(ErrorCode::NotConfigured, error.to_string()))?;
         Ok(BuiltAgent { agent: Rc::new(agent), files })
@@ -77,12 +77,13 @@ pub fn agents(
         mcp: McpServers::new(
             mcp::Ports {
                 http: Rc::new(Web::default()),
-                secrets: Rc::new(NoSecrets),
+                secrets: of_servers,
                 clock: Rc::new(clock.clone()),
                 hosts: AllowedHosts::parse("*"),
             },
             Rc::new(MemoryLog::default()),
         ),
+        http_tools_allow: Config::default().http_tools_allow,
         settings: Box::new(|| Definition::of_deployment(&Config::default())),
         build: {
             let build = build.clone();

@@ -10,6 +10,7 @@ mod entry;
 mod erasure;
 mod export;
 mod faces;
+mod http_tools;
 mod idempotency;
 mod limits;
 mod mcp;

@@ -243,18 +243,18 @@ impl Stage {
         let memories = Rc::new(memories);
         let store = Rc::new(InMemoryAgents::new(directory.clone()));
         let secret_store = Rc::new(InMemorySecrets::new(directory.clone()));
-        let secrets = TenantSecrets::new(
+        let secrets = Rc::new(TenantSecrets::new(
             secret_store.clone(),
             Rc::new(clock.clone()),
             Rc::new(SeededEntropy::default()),
             log.clone(),
             config.admin_key.clone(),
-        );
-        let agents = crate::deployment::agents(&store, &clock, &workspaces, &memories, &directory);
+        ));
+        let agents = crate::deployment::agents(&store, &clock, &workspaces, &memories, &directory, &secrets);
         let gateway = Gateway {
             config,
             agents: Rc::new(agents),
-            secrets: Rc::new(secrets),
+            secrets,
             directory: directory.clone(),
             http: web.clone(),
             signatures: Rc::new(RustCrypto),

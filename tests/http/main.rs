@@ -23,6 +23,7 @@ mod errors;
 mod events;
 mod folders;
 mod fuzz;
+mod http_tools;
 mod isolation;
 mod jwt;
 mod kit;

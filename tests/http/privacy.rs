@@ -234,6 +234,8 @@ fn a_deleted_tenant_leaves_nothing() {
     let (id, mark) = ("tenant-gone-471", "gonemark4711");
     let client = tenant(&server, id);
     furnish(&client, "ann", mark);
+    client.put(&format!("/v1/secrets/{mark}"), json!({ "value": "a value" })).expect(201);
+    client.put(&format!("/v1/agents/{mark}"), json!({ "instructions": mark })).expect(201);
     furnish(&tenant(&server, "stays"), "ann", "staymark12");
     let found = server.scan(KEPT, &[id, mark]);
     assert!(found.lines().count() >= 6, "the scan finds what is stored: {found}");

@@ -21,7 +21,7 @@ use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSecrets, SqlSpaces};
 use crate::ports::{
     Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces, Moves,
-    Secrets, Signatures, directory::DirectoryError,
+    Signatures,
 };
 use crate::standard::{
     Config, Standard, add_servers,
@@ -30,9 +30,9 @@ use crate::standard::{
     definition::{AgentConfig, Definition},
     settings::SettingError,
 };
-use crate::types::{ErrorCode, Problem, TenantId};
+use crate::tools::http_tool::{HttpTool, HttpToolPorts};
+use crate::types::{ErrorCode, Problem};
 use crate::workspace::{Bundle, Stores, Workspaces};
-use async_trait::async_trait;
 use std::{
     cell::{Cell, OnceCell},
     rc::Rc,
@@ -170,8 +170,14 @@ fn build(
         settings: own.settings,
         context: own.context,
     };
-    let tools = own.external_tools.into_iter();
-    let builder = tools.fold(builder(standard), |builder, tool| builder.dyn_tool(Rc::new(tool)));
+    let external = own.external_tools.into_iter();
+    let builder = external.fold(builder(standard), |builder, tool| builder.dyn_tool(Rc::new(tool)));
+    let allow = config.http_tools_allow.clone();
+    let ports = HttpToolPorts { http: http(), secrets: secrets(env)?, allow };
+    let builder = own
+        .http_tools
+        .into_iter()
+        .fold(builder, |builder, tool| builder.dyn_tool(Rc::new(HttpTool::new(tool, ports.clone()))));
     let agent = add(CUSTOMIZE.get()(builder.only_tools(own.tools))).build();
     let agent = agent.map_err(|error| worker::Error::RustError(error.to_string()))?;
     Ok(BuiltAgent { agent: Rc::new(agent), files })
@@ -203,11 +209,12 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
             store: Rc::new(SqlAgents(shards(&env)?.root().clone())),
             clock: clock(),
             of_deployment: loaded.config.agents.clone(),
+            http_tools_allow: loaded.config.http_tools_allow.clone(),
             settings,
             mcp: McpServers::new(
                 mcp::Ports {
                     http: http(),
-                    secrets: Rc::new(NoSecrets),
+                    secrets: secrets(&env)?,
                     clock: clock(),
                     hosts: loaded.config.mcp_allow.clone(),
                 },
@@ -217,20 +224,6 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
             unusable,
         }))
     })
-}
-
-/// A deployment without a store of secrets.
-struct NoSecrets;
-
-#[async_trait(?Send)]
-impl Secrets for NoSecrets {
-    async fn get(
-        &self,
-        _tenant: &TenantId,
-        _name: &str,
-    ) -> std::result::Result<Option<String>, DirectoryError> {
-        Ok(None)
-    }
 }
 
 /// The problem of an agent that does not build.

@@ -9,6 +9,7 @@ use crate::standard::settings::{
     MAX_CONTEXT_FILES, MAX_FALLBACKS,
     faults::{self, EntryFault},
 };
+use crate::tools::http_tool;
 use crate::turn::schema;
 use crate::types::{BudgetPatch, FieldError, WaitKind, budget::CEILING, glob};
 use std::collections::BTreeSet;
@@ -24,9 +25,17 @@ const MAX_INSTRUCTIONS: usize = 100_000;
 /// Minimum number of tokens for files in the prompt. With fewer, almost no content would fit.
 const MIN_FILE_TOKENS: usize = 2_000;
 
-/// Returns the faults of a definition. It can refer to the tools and the models of the deployment's own agent, and to servers
-/// of MCP on these hosts.
-pub fn check(definition: &Definition, base: &HarnessAgent, mcp_hosts: &AllowedHosts) -> Vec<FieldError> {
+/// The hosts to which tools of definitions may send requests.
+pub struct Hosts<'a> {
+    /// Of MCP servers.
+    pub mcp: &'a AllowedHosts,
+    /// Of HTTP tools.
+    pub http_tools: &'a AllowedHosts,
+}
+
+/// Returns the faults of a definition. It can refer to the tools and the models of the deployment's own agent, and to these
+/// hosts.
+pub fn check(definition: &Definition, base: &HarnessAgent, hosts: &Hosts<'_>) -> Vec<FieldError> {
     let mut found = Faults(Vec::new());
     let Definition { name, description, instructions, .. } = definition;
     found.longer("/name", name.as_deref().map(|name| name.chars().count()), MAX_NAME, "characters");
@@ -34,9 +43,9 @@ pub fn check(definition: &Definition, base: &HarnessAgent, mcp_hosts: &AllowedHo
     found.longer("/description", length, MAX_DESCRIPTION, "characters");
     found.longer("/instructions", instructions.as_deref().map(str::len), MAX_INSTRUCTIONS, "bytes");
     found.models(definition, base.models().as_ref());
-    let servers = McpServer::faults(&definition.mcp_servers, mcp_hosts);
+    let servers = McpServer::faults(&definition.mcp_servers, hosts.mcp);
     found.0.extend(servers.into_iter().map(|fault| fault.below("/mcp_servers")));
-    found.tools(definition, base.toolkit());
+    found.tools(definition, base.toolkit(), hosts.http_tools);
     found.modes(definition);
     if let Some(Err(error)) = definition.permissions.as_ref().map(|rules| rules.check()) {
         found.0.push(error.below("/permissions"));
@@ -136,7 +145,7 @@ impl Faults {
     }
 
     /// Checks the tools: those that clients run, and each name of a tool.
-    fn tools(&mut self, definition: &Definition, toolkit: &Toolkit) {
+    fn tools(&mut self, definition: &Definition, toolkit: &Toolkit, allow: &AllowedHosts) {
         // The definition's external tools replace those of the deployment.
         let is_replaced = |name: &&str| {
             let spec = toolkit.spec(name);
@@ -152,6 +161,32 @@ impl Faults {
             } else if let Err(invalid) = ExternalTool::new(tool.clone()) {
                 self.add(format!("/external_tools/{index}/parameters"), invalid.0);
             }
+        }
+        let http = definition.http_tools.as_deref().unwrap_or_default();
+        for (index, tool) in http.iter().enumerate() {
+            let at = format!("/http_tools/{index}");
+            if index >= faults::MAX_HTTP {
+                self.add(&at, format!("at most {} entries are allowed", faults::MAX_HTTP));
+            }
+            if !names.insert(&tool.name) {
+                self.add(format!("{at}/name"), "another tool has this name");
+            }
+            self.http_tool(&at, tool, allow);
+        }
+        let imported = definition.openapi.as_ref().map_or(Ok(Vec::new()), http_tool::OpenApi::tools);
+        let imported = imported.unwrap_or_else(|faults| {
+            self.0.extend(faults.into_iter().map(|fault| fault.below("/openapi")));
+            Vec::new()
+        });
+        for (index, tool) in imported.iter().enumerate() {
+            let at = format!("/openapi/operations/{index}");
+            if http.len() + index >= faults::MAX_HTTP {
+                self.add(&at, format!("at most {} HTTP tools are allowed", faults::MAX_HTTP));
+            }
+            if !names.insert(&tool.name) {
+                self.add(&at, format!("another tool has the name {:?}", tool.name));
+            }
+            self.imported_tool(&at, tool, allow);
         }
         let mut lists: Vec<(String, &[String])> = Vec::new();
         if let Some(filter) = &definition.tools {
@@ -183,6 +218,28 @@ impl Faults {
             }
         }
         self.entries("/subagents", faults::subagents(definition.subagents.as_deref().unwrap_or_default()));
+    }
+
+    /// Checks an HTTP tool, and that the operator allows its host.
+    fn http_tool(&mut self, at: &str, declared: &http_tool::Declared, allow: &AllowedHosts) {
+        match http_tool::Checked::new(declared.clone()) {
+            Ok(checked) => {
+                if let Err(invalid) = checked.check_host(allow) {
+                    self.add(format!("{at}/url"), invalid.0);
+                }
+            }
+            Err(faults) => self.0.extend(faults.into_iter().map(|fault| fault.below(at))),
+        }
+    }
+
+    /// Checks an HTTP tool that has no place of its own in the definition.
+    fn imported_tool(&mut self, at: &str, declared: &http_tool::Declared, allow: &AllowedHosts) {
+        let known = self.0.len();
+        self.http_tool("", declared, allow);
+        for fault in self.0.iter_mut().skip(known) {
+            let detail = format!("its tool is not valid at {}: {}", fault.pointer, fault.detail);
+            *fault = FieldError { pointer: at.to_owned(), detail };
+        }
     }
 
     fn modes(&mut self, definition: &Definition) {

@@ -5,7 +5,8 @@ use crate::agent::{ExternalTool, Settings, ToolFilter};
 use crate::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use crate::standard::settings::{Config, Strategy};
 use crate::standard::{ContextSettings, Standard};
-use crate::types::{FilePath, Invalid, TenantLimits};
+use crate::tools::http_tool;
+use crate::types::{FieldError, FilePath, Invalid, TenantLimits};
 use std::collections::BTreeMap;
 
 /// The settings of one agent.
@@ -21,6 +22,8 @@ pub struct AgentConfig {
     pub external_tools: Vec<ExternalTool>,
     /// The servers of MCP, by name.
     pub mcp_servers: Vec<String>,
+    /// The tools that send HTTP requests.
+    pub http_tools: Vec<http_tool::Checked>,
     /// Which tools the agent has.
     pub tools: ToolFilter,
     /// The agent's own files.
@@ -36,6 +39,7 @@ impl AgentConfig {
             context: config.context(),
             external_tools: config.external_tools.clone(),
             mcp_servers: Vec::new(),
+            http_tools: Vec::new(),
             tools: ToolFilter::default(),
             files: BTreeMap::new(),
         }
@@ -44,7 +48,7 @@ impl AgentConfig {
     /// Returns the settings of the deployment with the fields that the definition sets.
     ///
     /// # Errors
-    /// An external tool whose schema cannot be checked.
+    /// A tool that is not valid.
     pub fn of(config: &Config, definition: Definition) -> Result<Self, Invalid> {
         let mut own = Self::of_deployment(config);
         own.instructions = definition.instructions.or(own.instructions);
@@ -52,6 +56,12 @@ impl AgentConfig {
             own.external_tools = declared.into_iter().map(ExternalTool::new).collect::<Result<_, _>>()?;
         }
         own.mcp_servers = definition.mcp_servers.into_keys().collect();
+        let imported = definition.openapi.map(|import| import.tools()).transpose();
+        let imported = imported.map_err(|faults| of_tool("openapi", &faults))?;
+        for declared in definition.http_tools.into_iter().chain(imported).flatten() {
+            let name = declared.name.clone();
+            own.http_tools.push(http_tool::Checked::new(declared).map_err(|faults| of_tool(&name, &faults))?);
+        }
         own.tools = definition.tools.unwrap_or_default();
         own.files = definition.files;
         let settings = &mut own.settings;
@@ -126,6 +136,11 @@ impl AgentConfig {
     pub fn apply(self, parts: Standard) -> Standard {
         Standard { instructions: self.instructions, settings: self.settings, context: self.context, ..parts }
     }
+}
+
+fn of_tool(name: &str, faults: &[FieldError]) -> Invalid {
+    let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    Invalid(format!("the tool {name:?} is not valid: {}", faults.join("; ")))
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

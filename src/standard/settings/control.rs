@@ -49,6 +49,20 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "HTTP_TOOLS_ALLOW",
+            kind: Kind::Variable(|config, text| {
+                config.http_tools_allow = AllowedHosts::parse(text);
+                Ok(())
+            }),
+            default: "*",
+            expects: "hosts separated by commas",
+            doc: "Hosts that the [HTTP tools](http-tools.md) of agents may send requests to, by https: `example.com`, \
+                  `*.example.org` for all hosts below it, or `*` for every public host, which is the default. `none` allows \
+                  no host. A host with its port, such as `127.0.0.1:4000`, may also be on this machine or in a private \
+                  network, and may use http. See [operations.md](operations.md#outbound-requests-of-agents).",
+            example: "",
+        },
+        Setting {
             name: "PUSH_ALLOW",
             kind: Kind::Variable(|config, text| {
                 config.push_allow = AllowedHosts::parse(text);

@@ -13,6 +13,8 @@ pub const MAX_MODES: usize = 16;
 pub const MAX_SUBAGENTS: usize = 16;
 /// Maximum number of external tools.
 pub const MAX_EXTERNAL: usize = 32;
+/// Maximum number of HTTP tools.
+pub const MAX_HTTP: usize = 64;
 /// Minimum number of tokens at which messages are observed or notes rewritten. With fewer, it would happen every few
 /// words.
 pub const MIN_OBSERVED: u64 = 500;

@@ -1,0 +1,195 @@
+//! HTTP tools, which definitions of agents declare: each call sends one request to a fixed host.
+//!
+//! Secrets are read when a call starts, and are removed from everything that the call returns.
+
+mod body;
+mod declared;
+mod openapi;
+mod redaction;
+mod reply;
+mod template;
+mod url;
+
+pub use declared::{Checked, Declared, Method};
+pub use openapi::OpenApi;
+
+use crate::agent::{DynTool, ToolContext, object_schema};
+use crate::ports::{
+    AllowedHosts, Http, HttpRequest, Secrets, Unfinished,
+    secrets::{SecretError, completed},
+    within,
+};
+use crate::types::{Invalid, ToolOutcome, ToolSpec};
+use futures::{FutureExt, future::LocalBoxFuture};
+use redaction::Redaction;
+use reply::Reply;
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use template::Values;
+
+/// Maximum number of times that a request is sent again.
+const MAX_RETRIES: u32 = 2;
+/// Time before the first repetition; it doubles each time.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// What HTTP tools need of a deployment.
+#[derive(Clone)]
+pub struct HttpToolPorts {
+    /// Outbound HTTP.
+    pub http: Rc<dyn Http>,
+    /// The secrets of the tenants.
+    pub secrets: Rc<dyn Secrets>,
+    /// The hosts that the operator allows.
+    pub allow: AllowedHosts,
+}
+
+/// A tool that sends an HTTP request.
+pub struct HttpTool {
+    tool: Checked,
+    ports: HttpToolPorts,
+}
+
+/// Why a call has no result.
+enum Failed {
+    /// A failure that the model reads. The tool may be called again.
+    Failure(String),
+    /// A failure that no other arguments can fix.
+    Permanent(String),
+    /// The server took too long.
+    Timeout,
+}
+
+impl From<Invalid> for Failed {
+    fn from(invalid: Invalid) -> Self {
+        Self::Failure(invalid.0)
+    }
+}
+
+impl HttpTool {
+    /// Creates a tool.
+    pub fn new(tool: Checked, ports: HttpToolPorts) -> Self {
+        Self { tool, ports }
+    }
+
+    /// Reads the secrets of the request, by name.
+    async fn secrets(&self, cx: &ToolContext) -> Result<BTreeMap<String, String>, Failed> {
+        let mut all = BTreeMap::new();
+        for name in &self.tool.secrets {
+            let secret = completed(&*self.ports.secrets, &cx.tenant, &format!("${{secret:{name}}}")).await;
+            let secret = secret.map_err(|error| match error {
+                missing @ SecretError::Missing(_) => Failed::Permanent(missing.to_string()),
+                // The cause is about the database.
+                SecretError::Store(_) => {
+                    Failed::Failure("the secrets of this tool cannot be read; try again".into())
+                }
+            })?;
+            all.insert(name.clone(), secret);
+        }
+        Ok(all)
+    }
+
+    async fn run(
+        &self,
+        args: &Map<String, Value>,
+        secrets: &BTreeMap<String, String>,
+        redaction: &Redaction,
+        cx: &ToolContext,
+    ) -> Result<Value, Failed> {
+        let request = self.tool.request(&Values { args, secrets }, &self.ports.allow)?;
+        let limit = self.tool.timeout.min(cx.deadline.since(cx.clock.now()));
+        let sent = within(&*cx.clock, limit, self.send(request, limit, cx));
+        let sent = match self.tool.spec.effect.is_read() {
+            true => cx.unless_canceled(sent).await.map_err(|error| Failed::Failure(error.to_string()))?,
+            // A change that has begun is better finished than cut off.
+            false => sent.await,
+        };
+        let reply = match sent {
+            Ok(reply) => reply?,
+            Err(Unfinished::TimedOut) => return Err(Failed::Timeout),
+            Err(Unfinished::Panicked) => return Err(Failed::Failure(Unfinished::Panicked.to_string())),
+        };
+        let result = reply.result(self.tool.result.as_deref(), |text| redaction.text(text));
+        result.map_err(Failed::Failure)
+    }
+
+    /// Sends a request, and sends it again after a failure that may pass, if that is safe and fits into `limit`.
+    async fn send(&self, request: HttpRequest, limit: Duration, cx: &ToolContext) -> Result<Reply, Failed> {
+        let end = cx.clock.now() + limit;
+        let mut retries = 0;
+        loop {
+            if !cx.gate.is_open() {
+                return Err(Failed::Failure("this call is over".into()));
+            }
+            let reply = match self.ports.http.send(request.clone()).await {
+                Ok(response) => Reply::read(response).await,
+                Err(error) => Err(error),
+            };
+            let delay = match &reply {
+                Ok(reply) if reply.status != 429 && reply.status < 500 => None,
+                Ok(reply) => {
+                    reply.retry_after_s.map(Duration::from_secs).or(Some(RETRY_DELAY * 2_u32.pow(retries)))
+                }
+                Err(_) => Some(RETRY_DELAY * 2_u32.pow(retries)),
+            };
+            match delay {
+                Some(delay)
+                    if self.tool.spec.idempotent && retries < MAX_RETRIES && cx.clock.now() + delay < end =>
+                {
+                    cx.clock.sleep(delay).await;
+                    retries += 1;
+                }
+                _ => {
+                    let failure = |error| format!("the connection failed: {error}{}", self.doubt());
+                    return reply.map_err(|error| Failed::Failure(failure(error)));
+                }
+            }
+        }
+    }
+
+    /// Returns what else to say about a request without a response.
+    fn doubt(&self) -> &'static str {
+        if self.tool.spec.idempotent { "" } else { "; the request may have taken effect" }
+    }
+
+    /// Converts the end of a call to its outcome, without secrets.
+    fn outcome(&self, ended: Result<Value, Failed>, redaction: &Redaction) -> ToolOutcome {
+        match ended {
+            Ok(result) => ToolOutcome::Result { result: redaction.value(result) },
+            Err(Failed::Failure(reason)) => ToolOutcome::failure(redaction.text(reason)),
+            Err(Failed::Permanent(reason)) => {
+                ToolOutcome::Failure { reason: redaction.text(reason), retryable: false }
+            }
+            Err(Failed::Timeout) => ToolOutcome::Timeout {
+                reason: format!("the server did not respond in time{}", self.doubt()),
+                retryable: self.tool.spec.retry_on_timeout,
+            },
+        }
+    }
+}
+
+impl DynTool for HttpTool {
+    fn spec(&self) -> ToolSpec {
+        self.tool.spec.clone()
+    }
+
+    /// Returns the host, so that calls to one server do not run concurrently.
+    fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
+        object_schema::check(&self.tool.spec.parameters, args)?;
+        Ok(vec![self.tool.host().to_owned()])
+    }
+
+    fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
+        async move {
+            let args = args.as_object().cloned().unwrap_or_default();
+            match self.secrets(&cx).await {
+                Ok(secrets) => {
+                    let redaction = Redaction::new(&secrets);
+                    let ended = self.run(&args, &secrets, &redaction, &cx).await;
+                    self.outcome(ended, &redaction)
+                }
+                Err(failed) => self.outcome(Err(failed), &Redaction::new(&BTreeMap::new())),
+            }
+        }
+        .boxed_local()
+    }
+}
