@@ -104,6 +104,7 @@ fn agents(
         hosts: AllowedHosts::parse("*"),
     };
     Agents::new(AgentParts {
+        http_tools_allow: AllowedHosts::default(),
         store,
         clock: Rc::new(clock.clone()),
         of_deployment: vec![],

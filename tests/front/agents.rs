@@ -70,10 +70,10 @@ fn each_push_is_a_version_and_an_earlier_one_can_be_activated() {
 fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
     let (stage, admin, _) = with_keys();
     let shapes =
-        push(&stage, &admin, &json!({"instructions": 7, "colour": "red", "modes": [{"id": 1}], "name": "x"}));
+        push(&stage, &admin, &json!({"instructions": 7, "color": "red", "modes": [{"id": 1}], "name": "x"}));
     assert_eq!(
         (shapes.status, pointers(&shapes)),
-        (422, vec!["/colour".into(), "/instructions".into(), "/modes/0/id".into()])
+        (422, vec!["/color".into(), "/instructions".into(), "/modes/0/id".into()])
     );
     let refused = push(
         &stage,

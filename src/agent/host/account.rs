@@ -242,6 +242,11 @@ impl SessionHost {
             // An erasure sends the last report itself; a later one could take the slot again.
             return Err(Problem::internal("this copy of the session is retired"));
         }
+        if self.ledger.is_asking() {
+            // The job was started before a request asked the ledger. The report would take a slot that may be refused, or
+            // release the one that is granted.
+            return Err(Problem::internal("a turn is being admitted"));
+        }
         let (tenant, before) = {
             let state = session.state();
             (state.meta.tenant.clone(), *state.account)
