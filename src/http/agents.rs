@@ -27,7 +27,11 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let own = own.map(|id| json!({ "id": id, "version": AgentVersion::FIRST, "name": id }));
     let stored = entries.iter().filter(|entry| entry.deleted_at.is_none()).map(|entry| {
         let AgentEntry { id, active, name, description, .. } = entry;
-        json!({ "id": id, "version": active, "name": name.as_deref().unwrap_or(id), "description": description })
+        let mut view = json!({ "id": id, "version": active, "name": name.as_deref().unwrap_or(id) });
+        if let Some(description) = description {
+            view["description"] = json!(description);
+        }
+        view
     });
     let mut all: Vec<Value> = own.chain(stored).collect();
     all.sort_by(|one, other| one["id"].as_str().cmp(&other["id"].as_str()));

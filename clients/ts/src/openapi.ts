@@ -730,6 +730,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the secrets of the tenant, without their values. */
+        get: operations["listSecrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/secrets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Stores a secret, which definitions of agents can use.
+         * @description A definition names it as `${secret:NAME}`. The value is encrypted, and no response returns it.
+         */
+        put: operations["putSecret"];
+        post?: never;
+        /** Deletes a secret. */
+        delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions": {
         parameters: {
             query?: never;
@@ -1212,7 +1250,7 @@ export interface components {
         };
         /** @description An agent, with the version of new sessions. */
         Agent: {
-            description: string | null;
+            description?: string;
             /** @description An agent of a tenant. */
             id: string;
             /** @description The name; the id if the definition has none. */
@@ -1314,6 +1352,8 @@ export interface components {
             files?: {
                 [key: string]: string;
             };
+            /** @description The tools that send HTTP requests. */
+            http_tools?: components["schemas"]["HttpToolInput"][] | null;
             /** @description The state of a new session. */
             initial_state?: {
                 [key: string]: unknown;
@@ -1343,6 +1383,8 @@ export interface components {
             modes?: components["schemas"]["ModeDefinitionInput"][] | null;
             /** @description The name, for people. */
             name?: string | null;
+            /** @description The operations of an OpenAPI document that become further HTTP tools. */
+            openapi?: components["schemas"]["OpenApiToolsInput"] | null;
             /** @description The JSON Schema of replies, unless a message has its own. */
             output_schema?: unknown;
             /** @description Permission rules, in addition to those of the tenant and the deployment. */
@@ -1351,6 +1393,17 @@ export interface components {
             reflection?: {
                 /** @description All steps of every `n`th turn are reviewed; with 0, only those with a failed tool call. */
                 every: number;
+            } | null;
+            /** @description Which skills the agent has. */
+            skills?: {
+                /** @description Names of skills, with `*` and other glob patterns. If there are any, the agent has no other skills. */
+                allow?: string[];
+                /** @description Names of skills that the agent does not have, with `*` and other glob patterns. */
+                deny?: string[];
+                /** @description Whether the agent may propose skills, as drafts. */
+                drafts?: boolean;
+                /** @description Whether the agent has skills. */
+                enable?: boolean;
             } | null;
             /** @description The JSON Schema of a session's state. */
             state_schema?: unknown;
@@ -1401,9 +1454,9 @@ export interface components {
              * Format: date-time
              * @description When the version was stored; absent for the deployment's own.
              */
-            created_at: string | null;
+            created_at?: string;
             /** @description Who stored it. */
-            created_by: components["schemas"]["Approver"] | null;
+            created_by?: components["schemas"]["Approver"];
             /** @description What the agent does, for people and for clients that list agents. */
             description?: string;
             /** @description The tools that clients run. */
@@ -1414,6 +1467,8 @@ export interface components {
             files?: {
                 [key: string]: string;
             };
+            /** @description The tools that send HTTP requests. */
+            http_tools?: components["schemas"]["HttpTool"][];
             /** @description An agent of a tenant. */
             id: string;
             /** @description The state of a new session. */
@@ -1445,6 +1500,8 @@ export interface components {
             modes?: components["schemas"]["ModeDefinition"][];
             /** @description The name, for people. */
             name?: string;
+            /** @description The operations of an OpenAPI document that become further HTTP tools. */
+            openapi?: components["schemas"]["OpenApiTools"];
             /** @description The JSON Schema of replies, unless a message has its own. */
             output_schema?: unknown;
             /** @description Permission rules, in addition to those of the tenant and the deployment. */
@@ -1453,6 +1510,17 @@ export interface components {
             reflection?: {
                 /** @description All steps of every `n`th turn are reviewed; with 0, only those with a failed tool call. */
                 every: number;
+            };
+            /** @description Which skills the agent has. */
+            skills?: {
+                /** @description Names of skills, with `*` and other glob patterns. If there are any, the agent has no other skills. */
+                allow: string[];
+                /** @description Names of skills that the agent does not have, with `*` and other glob patterns. */
+                deny: string[];
+                /** @description Whether the agent may propose skills, as drafts. */
+                drafts: boolean;
+                /** @description Whether the agent has skills. */
+                enable: boolean;
             };
             /** @description The JSON Schema of a session's state. */
             state_schema?: unknown;
@@ -1475,10 +1543,10 @@ export interface components {
             /** @description Whether new sessions get it. */
             active: boolean;
             /** Format: date-time */
-            created_at: string | null;
-            created_by: components["schemas"]["Approver"] | null;
+            created_at?: string;
+            created_by?: components["schemas"]["Approver"];
             /** @description Whether it has the settings of the deployment. */
-            deployment: boolean | null;
+            deployment?: boolean;
             /** @description The number of a version of an agent, starting at 1. */
             version: number;
         };
@@ -1618,7 +1686,7 @@ export interface components {
             type: "artifact.stored";
         };
         /** @description What was done. */
-        AuditAction: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "agent.updated" | "agent.activated" | "agent.deleted" | "approval.decided";
+        AuditAction: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "agent.updated" | "agent.activated" | "agent.deleted" | "skill.promoted" | "secret.stored" | "secret.deleted" | "approval.decided";
         /** @description One row of the audit trail. It contains ids, rules and limits, but no secrets and no content of users. */
         AuditEntry: {
             /** @description What was done. */
@@ -1638,7 +1706,7 @@ export interface components {
             };
             /** @description The row's id. Ids sort by time. */
             id: string;
-            /** @description The id of what the action concerns: a tenant, a user, a key, an agent or a tool call. */
+            /** @description The id of what the action concerns: a tenant, a user, a key, an agent, a skill, a secret or a tool call. */
             object: string;
             /** @description The id of the request. */
             request_id?: string;
@@ -1978,6 +2046,73 @@ export interface components {
         Health: {
             /** @enum {string} */
             status: "ok";
+        };
+        /**
+         * @description The method of a request.
+         * @enum {string}
+         */
+        HttpMethod: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
+        /** @description A tool that sends an HTTP request.  Texts in `url`, `headers` and `body` may contain `{{ARGUMENT}}` and `${secret:NAME}`. The host of the URL is fixed. */
+        HttpTool: {
+            /** @description The JSON body. A string that is one `{{ARGUMENT}}` becomes the argument itself; a member whose argument is missing is left out. */
+            body?: unknown;
+            /** @description The category for permission rules. */
+            category: components["schemas"]["Category"];
+            /** @description Description for the model, in one or two sentences. */
+            description: string;
+            /** @description The effect; `network_read` for GET and HEAD, and otherwise the strictest one, if absent. */
+            effect?: components["schemas"]["Effect"];
+            /** @description Headers. A header whose argument is missing is left out. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Whether a request may be sent again after a failure; true for GET and HEAD, and otherwise false, if absent. */
+            idempotent?: boolean;
+            /** @description The method; GET if absent. */
+            method: components["schemas"]["HttpMethod"];
+            /** @description The tool's name. */
+            name: string;
+            /** @description JSON Schema of the arguments; no arguments if absent. */
+            parameters?: {
+                [key: string]: unknown;
+            };
+            /** @description JSON Pointer to the part of a JSON response that is the result; the whole response if absent. */
+            result?: string;
+            /** @description The seconds that a call takes at most: 30 if absent, at most 300. */
+            timeout_s?: number;
+            /** @description The absolute https URL. A pair of the query whose argument is missing is left out. */
+            url: string;
+        };
+        /** @description A tool that sends an HTTP request.  Texts in `url`, `headers` and `body` may contain `{{ARGUMENT}}` and `${secret:NAME}`. The host of the URL is fixed. */
+        HttpToolInput: {
+            /** @description The JSON body. A string that is one `{{ARGUMENT}}` becomes the argument itself; a member whose argument is missing is left out. */
+            body?: unknown;
+            /** @description The category for permission rules. */
+            category?: components["schemas"]["Category"];
+            /** @description Description for the model, in one or two sentences. */
+            description?: string;
+            /** @description The effect; `network_read` for GET and HEAD, and otherwise the strictest one, if absent. */
+            effect?: components["schemas"]["Effect"] | null;
+            /** @description Headers. A header whose argument is missing is left out. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Whether a request may be sent again after a failure; true for GET and HEAD, and otherwise false, if absent. */
+            idempotent?: boolean | null;
+            /** @description The method; GET if absent. */
+            method?: components["schemas"]["HttpMethod"];
+            /** @description The tool's name. */
+            name: string;
+            /** @description JSON Schema of the arguments; no arguments if absent. */
+            parameters?: {
+                [key: string]: unknown;
+            };
+            /** @description JSON Pointer to the part of a JSON response that is the result; the whole response if absent. */
+            result?: string | null;
+            /** @description The seconds that a call takes at most: 30 if absent, at most 300. */
+            timeout_s?: number | null;
+            /** @description The absolute https URL. A pair of the query whose argument is missing is left out. */
+            url: string;
         };
         ImportedTurn: {
             /** @description The id. */
@@ -2553,6 +2688,11 @@ export interface components {
             /** @constant */
             type: "file";
         };
+        /** @description A value to store. */
+        NewSecret: {
+            /** @description The value: 1 byte to 16 kB of text. */
+            value?: string;
+        };
         NewSession: {
             /** @description The agent. */
             agent?: string | null;
@@ -2745,6 +2885,36 @@ export interface components {
                 type: string;
             };
         };
+        /** @description Operations of an OpenAPI 3 document that become HTTP tools.  The parameters of the path, the query and the headers become arguments, and so do the properties of a JSON body. What cannot become a tool is refused. */
+        OpenApiTools: {
+            /** @description The start of all URLs; the first of the document's `servers` if absent. */
+            base_url?: string;
+            /** @description The document. */
+            document: {
+                [key: string]: unknown;
+            };
+            /** @description Headers of all requests. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description The `operationId` of each operation that becomes a tool. */
+            operations: string[];
+        };
+        /** @description Operations of an OpenAPI 3 document that become HTTP tools.  The parameters of the path, the query and the headers become arguments, and so do the properties of a JSON body. What cannot become a tool is refused. */
+        OpenApiToolsInput: {
+            /** @description The start of all URLs; the first of the document's `servers` if absent. */
+            base_url?: string | null;
+            /** @description The document. */
+            document: {
+                [key: string]: unknown;
+            };
+            /** @description Headers of all requests. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description The `operationId` of each operation that becomes a tool. */
+            operations: string[];
+        };
         /** @description A page as clients see it. */
         PageOfAgent: {
             /** @description The entries. */
@@ -2798,6 +2968,13 @@ export interface components {
         PageOfMove: {
             /** @description The entries. */
             data: components["schemas"]["Move"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
+        PageOfSecret: {
+            /** @description The entries. */
+            data: components["schemas"]["Secret"][];
             /** @description The cursor of the next page. */
             next_cursor: string | null;
         };
@@ -3163,6 +3340,25 @@ export interface components {
         Role: "user" | "assistant" | "tool";
         /** @description A permission of a key. */
         Scope: "chat" | "read" | "approve" | "admin";
+        /** @description A secret of a tenant, without its value. */
+        Secret: {
+            /**
+             * Format: date-time
+             * @description When it was first stored.
+             */
+            created_at: string;
+            /** @description The name. */
+            name: string;
+            /**
+             * Format: date-time
+             * @description When its value was last stored.
+             */
+            updated_at: string;
+        };
+        /** @description A new secret. */
+        SecretName: {
+            name: string;
+        };
         /** @description One of the Server-Sent Events of a stream. `data` is a `StreamEvent` as JSON. */
         ServerSentEvent: {
             data: string;
@@ -5648,7 +5844,7 @@ export interface operations {
                 /** @description The time before which the rows were written. */
                 to?: string;
                 /** @description Only rows of this action. */
-                action?: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "agent.updated" | "agent.activated" | "agent.deleted" | "approval.decided";
+                action?: "tenant.created" | "tenant.updated" | "tenant.deleted" | "tenant.moved" | "tenant.exported" | "user.exported" | "user.erased" | "key.created" | "key.revoked" | "agent.updated" | "agent.activated" | "agent.deleted" | "skill.promoted" | "secret.stored" | "secret.deleted" | "approval.decided";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */
@@ -7563,6 +7759,111 @@ export interface operations {
                     "application/json": components["schemas"]["OpenAiError"];
                 };
             };
+        };
+    };
+    listSecrets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All secrets, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfSecret"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    putSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the skill. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "value": "a-token"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewSecret"];
+            };
+        };
+        responses: {
+            /** @description The secret is new. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretName"];
+                };
+            };
+            /** @description The value is replaced. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the skill. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. Requests that are sent a minute later do not contain it. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
         };
     };
     listSessions: {

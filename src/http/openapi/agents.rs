@@ -19,6 +19,7 @@ struct Agent {
     version: AgentVersion,
     /// The name; the id if the definition has none.
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
 
@@ -29,8 +30,10 @@ struct AgentDetails {
     id: AgentId,
     version: AgentVersion,
     /// When the version was stored; absent for the deployment's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     created_at: Option<Timestamp>,
     /// Who stored it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     created_by: Option<Approver>,
     #[serde(flatten)]
     definition: Definition,
@@ -44,9 +47,12 @@ struct Version {
     version: AgentVersion,
     /// Whether new sessions get it.
     active: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     created_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     created_by: Option<Approver>,
     /// Whether it has the settings of the deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
     deployment: Option<bool>,
 }
 
