@@ -267,6 +267,8 @@ impl Client {
         mode.add_header(headers);
         match self.ask(call).await {
             Reply::Answer(response, generation) => self.accepted(response, generation, true).await,
+            // Without the ledger, no turn is admitted.
+            Reply::Problem(problem) if problem.detail.starts_with("the limits") => Fate::Refused,
             // Accepted, but the turn continues in another instance.
             Reply::Problem(problem) if problem.code == ErrorCode::Unavailable => Fate::Accepted(None),
             Reply::Problem(problem) if problem.code == ErrorCode::IdempotencyInProgress => {

@@ -11,7 +11,7 @@
 //! | `people` | 11 a call that needs a decision runs as decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing except unknown outcomes |
 //! | `subagents` | 12 a task is done once, and its result is the call's |
-//! | `accounts` | 13 usage and slots of tenants do not drift · 18 the audit trail has each decision once |
+//! | `accounts` | 13 usage and slots of tenants do not drift, and slots are within the limit · 18 the audit trail has each decision once |
 //! | `permits`, `rules` | 14 no denied call starts · 15 no unapproved call starts · 16 `by` is who decided · 17 newer rules stay |
 //!
 //! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
@@ -85,7 +85,7 @@ pub fn check(world: &World) {
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
         readers::streams(ledger, view, witness);
-        people::submissions(ledger, view, witness, node);
+        people::submissions(world, view, witness, node);
         permits::check(world, view, &book, node, sender, witness);
         if let Some(scenario) = scenario {
             context::owed(ledger, view, node, scenario);

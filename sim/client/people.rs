@@ -19,6 +19,9 @@ const MAX_LOOKS: usize = 8;
 /// The same for a person who decides until the session is idle.
 const MAX_TRIES_UNTIL_IDLE: usize = 2_000;
 
+/// The status of a decision while the tenant has as many running turns as it may.
+const TOO_MANY_TURNS: u16 = 429;
+
 impl Submission {
     /// Chooses a decision or answer for a suspended call.
     fn of(pending: &Value, dice: &mut Dice, sane: bool) -> Self {
@@ -256,7 +259,7 @@ impl Client {
                     if status == Some(403) {
                         // The rules have changed since the call was suspended.
                         submission.caller = Caller::Approver;
-                    } else if status.is_some_and(|status| status < 500) {
+                    } else if status.is_some_and(|status| status < 500 && status != TOO_MANY_TURNS) {
                         break;
                     }
                     self.world.sched.sleep(dice.within(1, 300)).await;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     ledger::{Ledger, Run},
     witness::Witness,
-    world::Node,
+    world::{Node, World},
 };
 use edge_harness::types::Timestamp;
 use serde_json::Value;
@@ -199,11 +199,16 @@ fn answered(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
 }
 
 /// The responses that people received agree with the log.
-pub fn submissions(ledger: &Ledger, view: &View, witness: &Witness, node: &Node) {
-    let stumbles = node.disk.refused_at.get() > 0;
+pub fn submissions(world: &World, view: &View, witness: &Witness, node: &Node) {
+    let (ledger, limited) = (&world.ledger, world.limits().quota().needs_slots());
+    // A subagent asks its parent before it continues, which may be unreachable. The ledger refuses a message that another one
+    // of the session has overtaken.
+    let stumbles = limited || node.disk.refused_at.get() > 0;
     for submission in &witness.submissions {
         let Some(status) = submission.status else { continue };
-        let fits = matches!(status, 200 | 202 | 403 | 404 | 409 | 422) || (status >= 500 && stumbles);
+        let fits = matches!(status, 200 | 202 | 403 | 404 | 409 | 422)
+            || (status == 429 && limited)
+            || (status >= 500 && stumbles);
         if !fits {
             ledger.find(11, format!("status {status} for {submission:?}"));
         }
