@@ -79,7 +79,7 @@ impl Toolkit {
         }
     }
 
-    /// Removes all tools that do not fulfil a condition.
+    /// Removes all tools that do not meet a condition.
     pub(super) fn retain(&mut self, keeps: impl Fn(&ToolSpec) -> bool) {
         self.tools.retain(|entry| keeps(&entry.spec));
         self.all.take();

@@ -151,8 +151,8 @@ async fn resolve(
         if session.is_retired() {
             return Err(Problem::unavailable("the session is being opened again; try again", "retired"));
         }
-        let suspension = session.suspension(row, call_id)?.ok_or_else(|| Problem::not_found("call"))?;
         let resolved = check()?;
+        let suspension = session.suspension(row, call_id)?.ok_or_else(|| Problem::not_found("call"))?;
         let subscription = TurnSubscription::new(call, session, &suspension.turn, mode.clone());
         let effect = match resolved {
             Some(resolved) => host.resolve(session, resolved, admittance.as_ref())?,

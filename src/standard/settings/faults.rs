@@ -49,9 +49,11 @@ pub fn judges(judges: &[Judge]) -> Vec<EntryFault> {
     entries(judges, |judge| &judge.name, check, MAX_JUDGES)
 }
 
-/// Returns the faults of modes that do not depend on other modes.
+/// Returns the modes that are too many. [`Modes::new`](crate::session::Modes::new) finds all other faults.
 pub fn modes(modes: &[Mode]) -> Vec<EntryFault> {
-    entries(modes, |mode| &mode.id, |_| None, MAX_MODES)
+    let why = || format!("at most {MAX_MODES} entries are allowed");
+    let fault = |(index, mode): (usize, &Mode)| EntryFault { index, name: mode.id.clone(), why: why() };
+    modes.iter().enumerate().skip(MAX_MODES).map(fault).collect()
 }
 
 /// Returns the faults of external tools, besides their names and schemas.
