@@ -101,6 +101,9 @@ struct Account {
     reported: u64,
     /// When the newest standing was sent.
     sent_at: Timestamp,
+    /// Whether the session has sent its last report. It takes no slot any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_erased: bool,
 }
 
 /// The slot of a session.
@@ -215,7 +218,7 @@ impl TenantLedger {
             return Ok(Receipt { reported: *to, slot_until: None });
         }
         if *created_at > account.created_at {
-            account = Account { created_at: *created_at, reported: *from, ..account };
+            account = Account { created_at: *created_at, reported: *from, is_erased: false, ..account };
         }
         let mut changes = Batch::default();
         if account.reported == *from {
@@ -223,12 +226,14 @@ impl TenantLedger {
             self.count(rows, started, now, &mut changes)?;
         }
         let slots = self.slots(now)?;
-        let changed = with_standing(slots.clone(), session, &mut account, standing, *is_last, now);
+        account.is_erased |= is_last;
+        let is_last = account.is_erased;
+        let changed = with_standing(slots.clone(), session, &mut account, standing, is_last, now);
         if changed != slots {
             changes.put.push(put(key::SLOTS, &changed)?);
         }
         changes.put.push(put(&key::account(session), &account)?);
-        if *is_last {
+        if is_last {
             self.erase_later(session, now, &mut changes)?;
         }
         self.store.commit(changes)?;

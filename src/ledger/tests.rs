@@ -69,6 +69,21 @@ fn a_slot_is_free_after_its_session_reports_and_after_its_lease() {
 }
 
 #[test]
+fn a_report_after_the_last_one_takes_no_slot() {
+    let ledger = ledger();
+    let at = |ms: u64| NOW + Duration::from_millis(ms);
+    let running = |ms: u64| Report { standing: standing(at(ms), 1), ..report("a", 0, 0, Vec::new(), at(ms)) };
+    ledger.report(&running(0), at(0)).unwrap();
+    ledger.report(&Report { is_last: true, ..running(1) }, at(1)).unwrap();
+    // It was sent by a request that had opened the session again while it was erased.
+    let receipt = ledger.report(&running(2), at(2)).unwrap();
+    assert_eq!((receipt.slot_until, ledger.slots_held(at(2)).unwrap()), (None, 0));
+    // Another session has the id.
+    let other = Report { created_at: at(3), ..running(4) };
+    assert!(ledger.report(&other, at(4)).unwrap().slot_until.is_some());
+}
+
+#[test]
 fn a_slot_for_a_turn_that_was_never_stored_ends_with_the_lease_of_an_admission() {
     let (ledger, second) = (ledger(), Duration::from_secs(1));
     assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);
