@@ -1,5 +1,6 @@
 //! A simulated world: its objects and their environment.
 
+mod accounts;
 mod node;
 
 use super::{
@@ -127,10 +128,11 @@ impl World {
         settings
     }
 
-    /// Returns the limits of all tenants. Some worlds have a limit that no tenant reaches, so that sessions hold slots.
+    /// Returns the limits of all tenants. In some worlds sessions hold slots: as many as they want, or one after the other.
     pub fn limits(&self) -> TenantLimits {
         let turns: usize = self.ledger.scenario.sessions.iter().map(|session| session.turns.len()).sum();
-        TenantLimits { concurrent_turns: turns.is_multiple_of(2).then_some(1_000), ..TenantLimits::default() }
+        let concurrent_turns = [Some(1), None, Some(1_000), None][turns % 4];
+        TenantLimits { concurrent_turns, ..TenantLimits::default() }
     }
 
     pub fn agent(&self) -> Rc<HarnessAgent> {

@@ -1,6 +1,6 @@
 //! A session's object: instances that are evicted, and a disk and an alarm that survive.
 
-use super::World;
+use super::{World, accounts::Accounts};
 use crate::{
     disk::{Disk, DiskHandle},
     sched::SimClock,
@@ -139,7 +139,7 @@ impl Node {
         let ports = HostPorts {
             store: plug.clone(),
             directory: world.directory.clone(),
-            ledger: world.accounts.clone(),
+            ledger: Rc::new(Accounts { world: Rc::downgrade(world), place: self.place }),
             credentials: Rc::<InMemoryCredentials>::default(),
             blobs: world.blobs.clone(),
             clock: Rc::new(SimClock(Rc::clone(&world.sched))),
