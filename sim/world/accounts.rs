@@ -26,16 +26,18 @@ impl Accounts {
         &self,
         tenant: &TenantId,
         call: impl AsyncFnOnce(Rc<World>) -> LedgerResult<T>,
-        is_excused: impl FnOnce(&World, usize) -> bool,
+        is_excused: impl FnOnce(&World, usize, usize) -> bool,
     ) -> LedgerResult<T> {
         let world = self.world()?;
         let held = |world: &World| world.accounts.slots(tenant, Timestamp(world.sched.now()));
         let Some(limit) = world.limits().concurrent_turns else { return call(world).await };
+        // What the session had done when it sent the message.
+        let sent_at = world.node(self.place).disk.log.borrow().len();
         self.travel(&world).await;
         let before = held(&world);
         let done = call(Rc::clone(&world)).await;
         let after = held(&world);
-        if after > before && after > limit as usize && !is_excused(&world, self.place) {
+        if after > before && after > limit as usize && !is_excused(&world, self.place, sent_at) {
             let name = &world.node(self.place).disk.name;
             world.ledger.find(13, format!("{name} takes slot {after} of {limit}"));
         }
@@ -56,7 +58,7 @@ impl Accounts {
 impl Ledger for Accounts {
     async fn admit(&self, tenant: &TenantId, admission: &Admission) -> LedgerResult<Admitted> {
         let admit = async |world: Rc<World>| world.accounts.admit(tenant, admission).await;
-        self.watched(tenant, admit, |_, _| false).await
+        self.watched(tenant, admit, |_, _, _| false).await
     }
 
     async fn report(&self, tenant: &TenantId, report: &Report) -> LedgerResult<Receipt> {
@@ -81,8 +83,9 @@ impl Ledger for Accounts {
     }
 }
 
-/// Returns whether the session runs for a reason for which no request could be refused.
-fn may_exceed(world: &World, place: usize) -> bool {
+/// Returns whether the session runs for a reason for which no request could be refused, or did when its log had this many
+/// records.
+fn may_exceed(world: &World, place: usize, sent_at: usize) -> bool {
     let node = world.node(place);
     let until = serde_json::from_value::<Timestamp>(node.document("state/account")["slot_until"].take());
     let has_lapsed = until.is_ok_and(|until| until.0 <= world.sched.now());
@@ -91,8 +94,10 @@ fn may_exceed(world: &World, place: usize) -> bool {
         is_own && child.tenant == node.tenant
     });
     let ends_by_itself = |kind: &str, value: &Value| kind == "turn.canceled" || value["reason"] == "expired";
+    let all = records(&node.disk);
     has_lapsed
-        || starts_unasked(&records(&node.disk))
+        || starts_unasked(&all)
+        || starts_unasked(all.get(..sent_at).unwrap_or_default())
         || children
             .into_iter()
             .any(|child| records(&child.disk).iter().any(|(kind, own)| ends_by_itself(kind, own)))
@@ -104,14 +109,21 @@ fn starts_unasked(records: &[(String, Value)]) -> bool {
     let is_queued =
         |turn: &Value| records.iter().any(|(kind, own)| kind == "turn.queued" && own["turn"] == *turn);
     let reason =
-        records.iter().rev().find_map(|(kind, value)| match (kind.as_str(), value["reason"].as_str()) {
+        |(at, (kind, value)): (usize, &(String, Value))| match (kind.as_str(), value["reason"].as_str()) {
             ("turn.canceled", _) | ("turn.resumed", Some("expired" | "subagent")) => Some(true),
-            ("turn.waiting", _) | ("turn.resumed", Some("decided" | "answered")) => Some(false),
+            ("turn.resumed", Some("decided" | "answered")) => Some(false),
+            ("turn.waiting", _) if !delegates(records.get(..at).unwrap_or_default()) => Some(false),
             ("turn.started", _) if !is_queued(&value["turn"]) => Some(false),
             // A turn that was resumed for another reason, such as a restart, did not wait before.
             _ => None,
-        });
-    reason.unwrap_or_default()
+        };
+    records.iter().enumerate().rev().find_map(reason).unwrap_or_default()
+}
+
+/// Returns whether a turn that waits after these records waits for a subagent, so that it keeps its slot.
+fn delegates(records: &[(String, Value)]) -> bool {
+    let of_step = records.iter().rev().take_while(|(kind, _)| kind != "usage.updated");
+    of_step.into_iter().any(|(kind, _)| kind == "subagent.started")
 }
 
 fn records(disk: &Disk) -> Vec<(String, Value)> {
