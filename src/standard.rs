@@ -7,7 +7,7 @@ pub mod settings;
 
 pub use settings::{Config, SETTINGS};
 
-use crate::agent::{HarnessAgent, HarnessBuilder, Settings, Tool};
+use crate::agent::{BuildError, HarnessAgent, HarnessBuilder, Settings, Tool};
 use crate::context::{
     Compaction, Observation,
     compaction::{CompactionSettings, Summarizer},
@@ -16,7 +16,7 @@ use crate::context::{
 use crate::follow_ups::{MemoryFlush, MemoryMaintenance, TurnIndex};
 use crate::hooks::{
     AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, UnavailableServers,
-    WorkspaceContext,
+    UnusableAgent, WorkspaceContext,
 };
 use crate::mcp::{Listings, tool_prefix};
 use crate::memory::Memories;
@@ -80,6 +80,27 @@ pub struct Standard {
     pub settings: Settings,
     /// How the conversation is kept within the context window.
     pub context: ContextSettings,
+}
+
+/// Builds an agent that fails each turn for this reason, and has no tools: sessions of a version that cannot run can still
+/// be read.
+///
+/// # Errors
+/// None is expected; see [`HarnessBuilder::build`].
+pub fn unusable(
+    models: Rc<dyn Models>,
+    clock: (Rc<dyn Clock>, Rc<dyn Entropy>),
+    log: Rc<dyn Log>,
+    why: String,
+) -> Result<HarnessAgent, BuildError> {
+    HarnessAgent::builder()
+        .models(models)
+        .clock(clock.0, clock.1)
+        .settings(Settings { subagents: None, ..Settings::default() })
+        .built_in(Rc::new(AgentTrace::new(log)))
+        .built_in(Rc::new(SessionPersistence))
+        .hook(UnusableAgent(why))
+        .build()
 }
 
 /// Returns a builder with all built-in tools and hooks, to which you can add your own before you build the

@@ -38,7 +38,7 @@ pub mod turn;
 pub mod turn_end;
 pub mod usage;
 
-pub use agent_version::{AgentEntry, AgentRef, AgentVersion, StoredVersion};
+pub use agent_version::{AgentEntry, AgentRef, AgentSummary, AgentVersion, StoredVersion};
 pub use audit::{Actor, AuditAction, AuditEntry, AuditQuery};
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};

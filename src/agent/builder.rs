@@ -218,8 +218,8 @@ impl HarnessBuilder {
         let all = toolkit.specs(None);
         let has_many = all.iter().filter(|spec| !spec.control).count() > MAX_OFFERED;
         if has_many && self.settings.select_tools.is_none() {
-            toolkit.add(Rc::new(FindTools(all)))?;
-            toolkit.add(Rc::new(CallTool))?;
+            toolkit.add_reserved(Rc::new(FindTools(all)))?;
+            toolkit.add_reserved(Rc::new(CallTool))?;
         }
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
         for mode in modes.all() {

@@ -41,7 +41,8 @@ impl ExternalTool {
     /// As for [`ExternalTool::new`]; also for an invalid name.
     pub fn of_client(declared: Declared) -> Result<ToolSpec, Invalid> {
         if !is_tool_name(&declared.name) {
-            return Err(Invalid(format!("{:?} is not a name of 1 to 64 of A-Z a-z 0-9 _ -", declared.name)));
+            let why = "is reserved, or not a name of 1 to 64 of A-Z a-z 0-9 _ -";
+            return Err(Invalid(format!("{:?} {why}", declared.name)));
         }
         Self::new(declared).map(|Self(spec)| ToolSpec { control: true, effect: Effect::ReadOnly, ..spec })
     }

@@ -4,7 +4,7 @@
 //! tools: it calls a found tool through `call_tool`, and the server turns this into a call of that tool before anything
 //! else sees it. Permissions, modes, approvals and the log therefore treat it like any other call.
 
-use super::{Tool, ToolContext, ToolError, Toolkit};
+use super::{Tool, ToolContext, ToolError, Toolkit, toolkit::RESERVED};
 use crate::turn::selector::{self, ToolSelection};
 use crate::types::{Category, Effect, Part, ToolCall, ToolSpec};
 use schemars::JsonSchema;
@@ -20,9 +20,6 @@ const OFFERED: usize = 25;
 const FOUND: usize = 8;
 /// The tools that are always offered: they read what the prompt refers to.
 const ALWAYS: [&str; 5] = [FindTools::NAME, CallTool::NAME, "read_artifact", "recall", "load_skill"];
-
-/// The names of the two tools.
-pub(super) const NAMES: [&str; 2] = [FindTools::NAME, CallTool::NAME];
 
 /// Searches the tools that are not offered.
 pub(super) struct FindTools(pub Rc<[ToolSpec]>);
@@ -45,7 +42,7 @@ pub(super) struct Found {
 impl Tool for FindTools {
     type Args = Search;
     type Output = Vec<Found>;
-    const NAME: &'static str = "find_tools";
+    const NAME: &'static str = RESERVED[0];
     const DESCRIPTION: &'static str = "Finds further tools by what they do. You have more tools than are listed here: search \
                                        before you say that you cannot do something. Call a tool that you found with call_tool.";
     const EFFECT: Effect = Effect::ReadOnly;
@@ -87,7 +84,7 @@ pub(super) struct Wrapped {
 impl Tool for CallTool {
     type Args = Wrapped;
     type Output = String;
-    const NAME: &'static str = "call_tool";
+    const NAME: &'static str = RESERVED[1];
     const DESCRIPTION: &'static str = "Calls a tool that find_tools has found.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Other;
@@ -101,7 +98,7 @@ impl Tool for CallTool {
 /// Returns the names of the tools to offer in a session with this title, of those that it may use. They stay the same as
 /// long as the title does, which is derived from the first message.
 pub(super) fn offered(title: Option<&str>, tools: &[ToolSpec]) -> Vec<String> {
-    let is_found = |spec: &&ToolSpec| !NAMES.contains(&spec.name.as_str());
+    let is_found = |spec: &&ToolSpec| !RESERVED.contains(&spec.name.as_str());
     if tools.iter().filter(|spec| !spec.control).count() <= MAX_OFFERED {
         return tools.iter().filter(is_found).map(|spec| spec.name.clone()).collect();
     }

@@ -9,6 +9,7 @@ use super::{
     runtime_state::Prefetch,
     settings::SkillSettings,
     tool::Tool,
+    toolkit,
 };
 use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::{Modes, window::Bounds};
@@ -105,7 +106,7 @@ impl HarnessAgent {
             }
             None => asked?,
         };
-        has.extend(find_tools::NAMES.map(str::to_owned));
+        has.extend(toolkit::RESERVED.map(str::to_owned));
         has.extend(state.client_tools().iter().map(|spec| spec.name.clone()));
         Some(has)
     }
@@ -272,11 +273,13 @@ impl HarnessAgent {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
-        let Settings { permissions, own_permissions, .. } = &self.settings;
-        let layers = vec![&state.guidance.tenant_policy.rules, permissions, own_permissions, of_mode];
+        let Settings { permissions, own_permissions, own_modes, .. } = &self.settings;
+        let mut layers = vec![&state.guidance.tenant_policy.rules, permissions];
+        let mut definition = vec![own_permissions];
+        if *own_modes { &mut definition } else { &mut layers }.push(of_mode);
         let read_only = mode.is_some_and(Mode::is_planning);
         let (session, context_files) = (&state.meta.permissions, &self.context_files);
-        Permissions { layers, session, context_files, read_only }
+        Permissions { layers, definition, session, context_files, read_only }
     }
 
     pub(super) fn new_id<I: GeneratedId>(&self) -> I {

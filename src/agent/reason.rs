@@ -55,7 +55,7 @@ impl ReactAgent<'_> {
         };
 
         let elapsed = self.cx.clock.now().since(started);
-        let mut response = self.with_usable_ids(response);
+        let mut response = self.with_usable_calls(response);
         self.measure(&prepared, &mut response.usage);
         let event = PostReasoning { step: prepared.step, response, elapsed };
         for hook in self.agent.hooks.at(HookEvent::PostReasoning) {
@@ -349,9 +349,9 @@ impl ReactAgent<'_> {
         state.activity.turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent, model))
     }
 
-    /// Replaces calls of `call_tool` by what they call, and call ids that are missing, invalid in a path or already used: providers require ids to be
-    /// unique within a request.
-    fn with_usable_ids(&self, mut response: ModelResponse) -> ModelResponse {
+    /// Replaces calls of `call_tool` by what they call, and call ids that are missing, invalid in a path or already used:
+    /// providers require ids to be unique within a request.
+    fn with_usable_calls(&self, mut response: ModelResponse) -> ModelResponse {
         find_tools::unwrap(&mut response.parts, &self.agent.toolkit);
         let messages = self.cx.session.messages();
         let shown = messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone()));

@@ -33,12 +33,14 @@ pub struct Settings {
     /// The agent's permission rules. Without a matching rule their default applies, and without a default a
     /// person is asked.
     pub permissions: Rules,
-    /// The permission rules of the agent's definition, which apply in addition.
+    /// The permission rules of the agent's definition, which can only restrict what `permissions` decide.
     pub own_permissions: Rules,
     /// How long a suspension stays open.
     pub approval_ttl: Duration,
     /// The agent's modes; may be empty.
     pub modes: Vec<Mode>,
+    /// Whether the modes are those of the agent's definition, so that their rules too can only restrict.
+    pub own_modes: bool,
     /// Further kinds of subagents besides the general one. `None` disables subagents.
     pub subagents: Option<Vec<SubagentKind>>,
     /// Maximum number of subagents that a turn runs at a time. Further calls start when these have ended.
@@ -110,6 +112,7 @@ impl Default for Settings {
             evict_over: Some(80_000),
             permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
             own_permissions: Rules::new(),
+            own_modes: false,
             approval_ttl: Duration::from_hours(7 * 24),
             modes: Vec::new(),
             subagents: None,
@@ -151,12 +154,9 @@ impl ToolFilter {
 }
 
 /// Which skills an agent has, and whether it proposes new ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(inline)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillSettings {
     /// Whether the agent has skills.
-    #[serde(rename = "enable")]
     pub enabled: bool,
     /// Whether the agent may propose skills, as drafts.
     pub drafts: bool,

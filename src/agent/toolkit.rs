@@ -7,13 +7,21 @@ use sha2::{Digest, Sha256};
 use std::{cell::OnceCell, rc::Rc};
 use thiserror::Error;
 
-/// The name of a tool is used twice or is invalid.
+/// The name of a tool is used twice, reserved or invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the tool name `{0}` is used twice or is not 1–64 characters of A–Z a–z 0–9 _ -")]
+#[error("the tool name `{0}` is used twice, reserved, or not 1–64 characters of A–Z a–z 0–9 _ -")]
 pub struct ToolNameError(pub String);
 
-/// Returns whether all providers accept this name of a tool: 1–64 characters of `A–Z a–z 0–9 _ -`.
+/// The names of the tools that find and call those which are not offered; see `find_tools`.
+pub(super) const RESERVED: [&str; 2] = ["find_tools", "call_tool"];
+
+/// Returns whether a tool can have this name: 1–64 characters of `A–Z a–z 0–9 _ -`, which all providers accept, and not
+/// a reserved one, `find_tools` or `call_tool`.
 pub fn is_tool_name(name: &str) -> bool {
+    !RESERVED.contains(&name) && is_well_formed(name)
+}
+
+fn is_well_formed(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -66,11 +74,26 @@ impl Toolkit {
     /// Adds a tool.
     ///
     /// # Errors
-    /// If the name of the tool is taken or invalid.
+    /// If the name of the tool is taken, reserved or invalid.
     pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> Result<(), ToolNameError> {
         let spec = tool.spec();
+        match is_tool_name(&spec.name) {
+            true => self.insert(spec, tool),
+            false => Err(ToolNameError(spec.name)),
+        }
+    }
+
+    /// Adds a tool whose name may be reserved.
+    ///
+    /// # Errors
+    /// If the name of the tool is taken or invalid.
+    pub(super) fn add_reserved(&mut self, tool: Rc<dyn DynTool>) -> Result<(), ToolNameError> {
+        self.insert(tool.spec(), tool)
+    }
+
+    fn insert(&mut self, spec: ToolSpec, tool: Rc<dyn DynTool>) -> Result<(), ToolNameError> {
         match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
-            Err(place) if is_tool_name(&spec.name) => {
+            Err(place) if is_well_formed(&spec.name) => {
                 self.tools.insert(place, Entry { spec, tool, digest: OnceCell::new() });
                 self.all.take();
                 Ok(())

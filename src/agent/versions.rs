@@ -25,13 +25,16 @@ pub trait AgentVersions {
     /// Returns a version of an agent, which may be deleted.
     ///
     /// # Errors
-    /// `not_found` for a version that does not exist, or a failed store.
-    async fn version(
-        &self,
-        tenant: &TenantId,
-        agent: &AgentId,
-        version: AgentVersion,
-    ) -> Result<Rc<HarnessAgent>, Problem>;
+    /// `not_found` for a version that is not stored, or a failed store.
+    async fn version(&self, tenant: &TenantId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem>;
+
+    /// Returns the version that a session runs: its own, or the active one if its own is no longer stored. If the agent does
+    /// not exist any more, it fails each turn.
+    ///
+    /// # Errors
+    /// A failed store.
+    async fn version_of_session(&self, tenant: &TenantId, of: &AgentRef)
+    -> Result<Rc<HarnessAgent>, Problem>;
 
     /// Returns a version as it is built now, if this process has built it and its tools can change.
     fn current(&self, _tenant: &TenantId, _of: &AgentRef) -> Option<Rc<HarnessAgent>> {

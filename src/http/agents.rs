@@ -8,25 +8,26 @@ use super::response::{self, Response, ResponseExt};
 use super::{audit, body, page};
 use crate::standard::definition::{Definition, MAX_BYTES};
 use crate::types::{
-    AgentEntry, AgentId, AgentVersion, Approver, AuditAction, ErrorCode, Problem, StoredVersion,
+    AgentEntry, AgentId, AgentSummary, AgentVersion, Approver, AuditAction, ErrorCode, Problem, Scope,
+    StoredVersion,
 };
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 /// Maximum number of agents of a tenant that are not deleted.
 const MAX_AGENTS: usize = 100;
-/// Maximum size of all stored versions of a tenant, in bytes (64 MiB).
+/// Maximum size of the stored versions of a tenant's agents that are not deleted, in bytes (64 MiB).
 const MAX_STORED: u64 = 64 << 20;
 
 /// `GET /v1/agents`, in the order of their ids.
 pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let agents = &call.gateway.agents;
-    let entries = agents.store().list(&call.caller.tenant).await?;
-    let is_stored = |agent: &AgentId| entries.iter().any(|entry| entry.id == *agent);
+    let stored = agents.store().summaries(&call.caller.tenant).await?;
+    let is_stored = |agent: &AgentId| stored.iter().any(|own| own.entry.id == *agent);
     let own = agents.of_deployment().filter(|agent| !is_stored(agent));
     let own = own.map(|id| json!({ "id": id, "version": AgentVersion::FIRST, "name": id }));
-    let stored = entries.iter().filter(|entry| entry.deleted_at.is_none()).map(|entry| {
-        let AgentEntry { id, active, name, description, .. } = entry;
+    let stored = stored.iter().filter(|own| own.entry.deleted_at.is_none()).map(|own| {
+        let AgentSummary { entry: AgentEntry { id, active, .. }, name, description, .. } = own;
         let mut view = json!({ "id": id, "version": active, "name": name.as_deref().unwrap_or(id) });
         if let Some(description) = description {
             view["description"] = json!(description);
@@ -78,6 +79,10 @@ pub(super) async fn versions(call: &TenantCall<'_>) -> Result<Response, Problem>
     let mut found: Vec<(AgentVersion, Value)> = Vec::new();
     for stored in store.versions(&call.caller.tenant, &agent, before, limit + 1).await? {
         let StoredVersion { version, created_at, created_by, .. } = stored;
+        if of_deployment && version.is_first() {
+            // The tenant's, from before the deployment had this agent.
+            continue;
+        }
         let is_active = version == active;
         let view = json!({ "version": version, "active": is_active, "created_at": created_at, "created_by": created_by });
         found.push((version, view));
@@ -99,12 +104,12 @@ pub(super) async fn put(call: &TenantCall<'_>) -> Result<Response, Problem> {
     }
     let json: Map<String, Value> = body::json(call.request)?;
     let definition = Definition::parse(json.clone()).map_err(Problem::fields)?;
-    let faults = gateway.agents.faults(&definition)?;
+    let faults = gateway.agents.faults(&definition, &call.caller.policy.limits)?;
     if !faults.is_empty() {
         return Err(Problem::fields(faults));
     }
-    let entries = gateway.agents.store().list(tenant).await?;
-    let read = entries.iter().find(|entry| entry.id == agent);
+    let all = gateway.agents.store().summaries(tenant).await?;
+    let read = all.iter().map(|own| &own.entry).find(|entry| entry.id == agent);
     let living = read.filter(|entry| entry.deleted_at.is_none());
     let of_deployment = gateway.agents.is_of_deployment(&agent);
     let is_new = living.is_none() && !of_deployment;
@@ -116,13 +121,16 @@ pub(super) async fn put(call: &TenantCall<'_>) -> Result<Response, Problem> {
     {
         return shown(StatusCode::OK, call, &agent, Some(&stored));
     }
-    if living.is_none() && entries.iter().filter(|entry| entry.deleted_at.is_none()).count() >= MAX_AGENTS {
+    let is_living = |own: &&AgentSummary| own.entry.deleted_at.is_none();
+    if living.is_none() && all.iter().filter(is_living).count() >= MAX_AGENTS {
         let detail = format!("the tenant has {MAX_AGENTS} agents, which is the maximum; delete one first");
         return Err(Problem::new(ErrorCode::QuotaExceeded, detail));
     }
-    if entries.iter().map(|entry| entry.bytes).sum::<u64>() > MAX_STORED {
+    let counted = all.iter().filter(|own| is_living(own) || own.entry.id == agent);
+    let bytes: u64 = counted.map(|own| own.bytes).sum();
+    if bytes + call.request.body().bytes().len() as u64 > MAX_STORED {
         let detail = format!(
-            "the versions of the tenant's agents have {MAX_STORED} bytes (64 MiB), which is the maximum"
+            "with this version, those of the tenant's agents would have more than {MAX_STORED} bytes (64 MiB)"
         );
         return Err(Problem::new(ErrorCode::QuotaExceeded, format!("{detail}; delete an agent first")));
     }
@@ -240,6 +248,10 @@ fn shown(
         None => (AgentVersion::FIRST, call.gateway.agents.deployments_definition()?),
     };
     view.entry("name").or_insert_with(|| json!(agent));
+    if !call.caller.scopes.allow(Scope::Admin) {
+        // Instructions and rules are not for the users of an agent.
+        view.retain(|field, _| ["name", "description", "created_at"].contains(&field.as_str()));
+    }
     view.insert("id".into(), json!(agent));
     view.insert("version".into(), json!(version));
     Ok(response::json(status, &view)?.with("etag", &quoted(&version.to_string())))

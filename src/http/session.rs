@@ -56,11 +56,16 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     };
     // Before the lookup of the session, after which nothing may await.
     host.load_agent().await?;
+    if *asked.request.method() == Method::POST {
+        host.read_deletion().await;
+    }
     if found.route.creates_session && !host.store().exists()? {
         let tenant = &asked.principal.tenant;
         host.load_new_agent(tenant, &new_agent(&found, asked)?).await?;
         host.check_new_session(tenant, &asked.principal.policy.limits).await?;
     }
+    // A concurrent request may have created the session, or moved it to another version.
+    host.load_agent().await?;
     let call = Call::enter(host, asked, found.params, key)?;
     if !call.is_readable() {
         // Nothing of the session may change. The handler checks its owner first, so that only the owner learns

@@ -1,11 +1,16 @@
 //! The store of agents' definitions. A version is stored once and never changes; a tenant's row says which is active.
 
 use super::directory::DirectoryResult;
-use crate::types::{AgentEntry, AgentId, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp};
+use crate::types::{
+    AgentEntry, AgentId, AgentSummary, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp,
+};
 use async_trait::async_trait;
 
 /// Number of versions of an agent that are kept.
 pub const KEPT_VERSIONS: usize = 50;
+/// Number of deleted agents of a tenant that are kept, with their active versions. The ones that were deleted first are
+/// removed.
+pub const KEPT_DELETED: usize = 100;
 
 /// The store of agents' definitions. Each change adds its row of the audit trail in the same transaction.
 ///
@@ -22,6 +27,8 @@ pub const KEPT_VERSIONS: usize = 50;
 pub trait AgentStore {
     /// Lists the agents of a tenant that have a stored version, deleted ones included, in the order of their ids.
     async fn list(&self, tenant: &TenantId) -> DirectoryResult<Vec<AgentEntry>>;
+    /// Lists the same agents as people see them. Reads each active definition.
+    async fn summaries(&self, tenant: &TenantId) -> DirectoryResult<Vec<AgentSummary>>;
     /// Returns a version, also of a deleted agent.
     async fn version(
         &self,
@@ -37,8 +44,9 @@ pub trait AgentStore {
         before: Option<AgentVersion>,
         limit: usize,
     ) -> DirectoryResult<Vec<StoredVersion>>;
-    /// Stores a version, makes it the active one, and deletes all but the newest [`KEPT_VERSIONS`]. Returns `false` if the agent is no longer as `read` (`None` for an
-    /// agent without a stored version), or the tenant does not exist. Restores a deleted agent.
+    /// Stores a version, makes it the active one, and deletes all but the newest [`KEPT_VERSIONS`]. Restores a deleted
+    /// agent. Returns `false` if the agent is no longer as `read` (`None` for an agent without a stored version), or the
+    /// tenant does not exist.
     async fn put(
         &self,
         agent: &AgentId,
@@ -53,7 +61,8 @@ pub trait AgentStore {
         version: AgentVersion,
         audit: &AuditEntry,
     ) -> DirectoryResult<bool>;
-    /// Marks an agent as deleted, and deletes its versions except the active one. Returns `false` if the agent is no longer as `read`.
+    /// Marks an agent as deleted, and deletes its versions except the active one. Of the deleted agents, the newest
+    /// [`KEPT_DELETED`] are kept. Returns `false` if the agent is no longer as `read`.
     async fn delete(&self, read: &AgentEntry, now: Timestamp, audit: &AuditEntry) -> DirectoryResult<bool>;
     /// Deletes all agents of a tenant with their versions.
     async fn erase(&self, tenant: &TenantId) -> DirectoryResult<()>;

@@ -1,8 +1,8 @@
 //! The agents of a deployment and of its tenants: an agent of the deployment has its settings as first version; a tenant
 //! adds versions and agents, which are stored.
 //!
-//! An isolate builds a version once. It reads which versions are active at most once a minute for each tenant, and only
-//! when it needs to know: when a session is created, or a request names an agent that the deployment does not have.
+//! An isolate builds a version once. It reads which versions are active at most once a minute for each tenant: when a
+//! session is created, or a request names an agent that the deployment does not have.
 
 use super::{
     DEFAULT_AGENT,
@@ -13,21 +13,23 @@ use crate::mcp::{Listings, McpServers};
 use crate::ports::{AgentStore, AllowedHosts, Clock};
 use crate::types::{
     AgentEntry, AgentId, AgentRef, AgentVersion, ErrorCode, FieldError, Problem, StoredVersion, TenantId,
-    Timestamp, expiring::Expiring,
+    TenantLimits, Timestamp, expiring::Expiring,
 };
 use crate::workspace::Workspaces;
 use async_trait::async_trait;
 use futures::{FutureExt, future::LocalBoxFuture};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
-/// How long an isolate trusts what it knows about the agents of a tenant.
+/// How long an isolate caches which agents a tenant has.
 const ENTRIES_TTL: Duration = Duration::from_mins(1);
-/// Maximum number of tenants whose agents an isolate knows.
+/// Maximum number of tenants whose agents an isolate caches.
 const MAX_TENANTS: usize = 1_000;
-/// Maximum number of versions that an isolate keeps built.
+/// Maximum number of versions that an isolate caches.
 const MAX_BUILT: usize = 64;
-
+/// Maximum size of the definitions of cached versions, in bytes (8 MiB). A built agent has a few copies of its definition.
+const MAX_BUILT_BYTES: u64 = 8 << 20;
 /// How long servers of MCP are not asked again after a refresh has begun, which may be lost with the request that runs it.
 const REFRESH_PACE: Duration = Duration::from_mins(1);
 
@@ -44,7 +46,7 @@ pub struct BuiltAgent {
 /// settings. Fails with an explanation for people.
 pub type Build = Box<dyn Fn(Option<Definition>, &Listings) -> Result<BuiltAgent, Problem>>;
 
-/// Builds an agent without tools, each turn of which fails for this reason.
+/// Builds an agent that fails each turn for this reason; see [`unusable`](super::unusable).
 pub type BuildUnusable = Box<dyn Fn(String) -> Result<BuiltAgent, Problem>>;
 
 /// What [`Agents`] needs of a deployment.
@@ -79,6 +81,8 @@ pub struct Agents {
 struct Built {
     of: (TenantId, AgentRef),
     agent: BuiltAgent,
+    /// The size of its definition.
+    bytes: u64,
     servers: Option<Servers>,
 }
 
@@ -139,7 +143,7 @@ impl Agents {
         Ok(entries)
     }
 
-    /// Forgets what is known about the agents of a tenant, after a change.
+    /// Drops the cached list of a tenant's agents, after a change.
     pub fn forget(&self, tenant: &TenantId) {
         self.entries.remove(tenant);
     }
@@ -172,14 +176,14 @@ impl Agents {
         }
     }
 
-    /// Returns the faults of a definition.
+    /// Returns the faults of a definition for a tenant with these limits.
     ///
     /// # Errors
     /// If the deployment's own agent does not build.
-    pub fn faults(&self, definition: &Definition) -> Result<Vec<FieldError>, Problem> {
+    pub fn faults(&self, definition: &Definition, limits: &TenantLimits) -> Result<Vec<FieldError>, Problem> {
         let base = self.base()?.agent;
         let hosts = Hosts { mcp: self.parts.mcp.hosts(), http_tools: &self.parts.http_tools_allow };
-        let faults = definition::check(definition, &base, &hosts);
+        let faults = definition::check(definition, &base, limits, &hosts);
         if !faults.is_empty() {
             return Ok(faults);
         }
@@ -205,16 +209,22 @@ impl Agents {
         self.found(tenant, &of).await.map(|built| Some(built.agent))
     }
 
-    /// Returns a version that can run. A version that is no longer stored is replaced by the active one. If it has servers
-    /// of MCP and this process has no lists of their tools, it asks them first; one that does not list its tools costs at
-    /// most 10 seconds.
+    /// Returns the version that a session runs: its own, or the active one if its own is no longer stored; see
+    /// [`AgentVersions::version_of_session`]. If it has servers of MCP and this process has no lists of their tools, it asks
+    /// them first; one that does not list its tools costs at most 10 seconds.
     ///
     /// # Errors
     /// If the store fails, or the deployment's own agent does not build.
     pub async fn built(&self, tenant: &TenantId, of: &AgentRef) -> Result<BuiltAgent, Problem> {
         let found = self.found(tenant, of).await?;
+        self.with_tools(tenant, found).await
+    }
+
+    async fn with_tools(&self, tenant: &TenantId, found: Built) -> Result<BuiltAgent, Problem> {
         match found.servers {
-            Some(servers) if servers.listings.is_none() => self.list_tools(tenant, of, &servers).await,
+            Some(servers) if servers.listings.is_none() => {
+                self.list_tools(tenant, &found.of.1, &servers).await
+            }
             _ => Ok(found.agent),
         }
     }
@@ -238,7 +248,13 @@ impl Agents {
         };
         let asked_at = self.parts.clock.now();
         let servers = Servers { definition: Rc::clone(definition), listings: Some(listings), asked_at };
-        self.keep(Built { of: (tenant.clone(), of.clone()), agent: agent.clone(), servers: Some(servers) });
+        let bytes = size(definition);
+        self.keep(Built {
+            of: (tenant.clone(), of.clone()),
+            agent: agent.clone(),
+            bytes,
+            servers: Some(servers),
+        });
         Ok(agent)
     }
 
@@ -253,7 +269,13 @@ impl Agents {
         let mut all = self.built.borrow_mut();
         all.retain(|known| known.of != built.of);
         all.push_front(built);
-        all.truncate(MAX_BUILT);
+        let mut bytes = 0;
+        let fits = |built: &&Built| {
+            bytes += built.bytes;
+            bytes <= MAX_BUILT_BYTES
+        };
+        let kept = all.iter().take_while(fits).count().clamp(1, MAX_BUILT);
+        all.truncate(kept);
     }
 
     /// Builds the deployment's own agent.
@@ -261,37 +283,48 @@ impl Agents {
         (self.parts.build)(None, &Listings::default())
     }
 
-    /// Returns a version, which may lack the tools of its servers.
+    /// Returns the version that a session runs, which may lack the tools of its servers.
     async fn found(&self, tenant: &TenantId, of: &AgentRef) -> Result<Built, Problem> {
-        let key = (tenant.clone(), of.clone());
-        if of.version.is_first() && self.is_of_deployment(&of.id) {
-            return Ok(Built { of: key, agent: self.base()?, servers: None });
-        }
-        if let Some(built) = self.known(tenant, of) {
+        if let Some(built) = self.stored(tenant, of).await? {
             return Ok(built);
         }
+        let entries = self.entries(tenant).await?;
+        if let Some(entry) = entries.iter().find(|entry| entry.id == of.id) {
+            let active = AgentRef { id: of.id.clone(), version: entry.active };
+            if let Some(built) = self.stored(tenant, &active).await? {
+                return Ok(built);
+            }
+        }
+        let why = format!("the agent {:?} does not exist any more", &*of.id);
+        let agent = (self.parts.unusable)(why)?;
+        Ok(Built { of: (tenant.clone(), of.clone()), agent, bytes: 0, servers: None })
+    }
+
+    /// Returns a version, which may lack the tools of its servers; `None` if it is not stored.
+    async fn stored(&self, tenant: &TenantId, of: &AgentRef) -> Result<Option<Built>, Problem> {
+        let key = (tenant.clone(), of.clone());
+        if of.version.is_first() && self.is_of_deployment(&of.id) {
+            return Ok(Some(Built { of: key, agent: self.base()?, bytes: 0, servers: None }));
+        }
+        if let Some(built) = self.known(tenant, of) {
+            return Ok(Some(built));
+        }
         let AgentRef { id, version } = of;
-        let stored = match self.parts.store.version(tenant, id, *version).await? {
-            Some(stored) => Some(stored),
-            None => match self.entries(tenant).await?.iter().find(|entry| entry.id == *id) {
-                Some(entry) => self.parts.store.version(tenant, id, entry.active).await?,
-                None => None,
-            },
-        };
-        let (agent, servers) = match stored.map(|stored| self.build_stored(stored)) {
-            Some(Ok(built)) => built,
-            Some(Err(why)) => {
+        let Some(stored) = self.parts.store.version(tenant, id, *version).await? else { return Ok(None) };
+        let bytes = size(&stored.definition);
+        let (agent, servers) = match self.build_stored(stored) {
+            Ok(built) => built,
+            Err(why) => {
                 let why = format!(
                     "version {version} of the agent {:?} cannot run in this deployment: {why}",
                     &**id
                 );
                 ((self.parts.unusable)(why)?, None)
             }
-            None => ((self.parts.unusable)(format!("the agent {:?} does not exist any more", &**id))?, None),
         };
-        let built = Built { of: key, agent, servers };
+        let built = Built { of: key, agent, bytes, servers };
         self.keep(built.clone());
-        Ok(built)
+        Ok(Some(built))
     }
 
     fn build_stored(&self, stored: StoredVersion) -> Result<(BuiltAgent, Option<Servers>), String> {
@@ -307,6 +340,11 @@ impl Agents {
         let agent = (self.parts.build)(Some(definition), &Listings::default());
         Ok((agent.map_err(|problem| problem.detail)?, servers))
     }
+}
+
+/// Returns the size of a definition as JSON, in bytes.
+fn size(definition: &impl Serialize) -> u64 {
+    serde_json::to_string(definition).map_or(0, |json| json.len() as u64)
 }
 
 #[async_trait(?Send)]
@@ -334,14 +372,17 @@ impl AgentVersions for Agents {
         }
     }
 
-    async fn version(
+    async fn version(&self, tenant: &TenantId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem> {
+        let found = self.stored(tenant, of).await?.ok_or_else(|| Problem::not_found("version"))?;
+        self.with_tools(tenant, found).await.map(|built| built.agent)
+    }
+
+    async fn version_of_session(
         &self,
         tenant: &TenantId,
-        agent: &AgentId,
-        version: AgentVersion,
+        of: &AgentRef,
     ) -> Result<Rc<HarnessAgent>, Problem> {
-        let of = AgentRef { id: agent.clone(), version };
-        self.built(tenant, &of).await.map(|built| built.agent)
+        self.built(tenant, of).await.map(|built| built.agent)
     }
 
     fn current(&self, tenant: &TenantId, of: &AgentRef) -> Option<Rc<HarnessAgent>> {

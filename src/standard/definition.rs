@@ -1,8 +1,8 @@
 //! Definitions of agents: what a version of an agent sets, as JSON. An absent field has the value of the deployment's
 //! settings.
 //!
-//! A definition cannot exceed the deployment: its rules are one more layer of permissions, its limits can only lower
-//! those of a turn, and it can name only models that sessions may use.
+//! A definition cannot exceed the deployment: its rules can only restrict what those of the tenant and the deployment
+//! decide, its limits can only lower those of a turn, and it can name only models that sessions of the tenant may use.
 
 mod checks;
 mod overlay;
@@ -12,7 +12,7 @@ mod tests;
 pub use checks::{Hosts, MAX_BYTES, check};
 pub use overlay::AgentConfig;
 
-use crate::agent::{Judge, ToolFilter, external_tool::Declared, settings::SkillSettings};
+use crate::agent::{Judge, ToolFilter, external_tool::Declared};
 use crate::mcp::McpServer;
 use crate::tools::http_tool;
 use crate::types::{
@@ -68,7 +68,7 @@ pub struct Definition {
     pub modes: Option<Vec<Mode>>,
     /// Which skills the agent has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub skills: Option<SkillSettings>,
+    pub skills: Option<SkillsDefinition>,
     /// Permission rules, in addition to those of the tenant and the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Rules>,
@@ -193,6 +193,25 @@ impl Default for MemoryDefinition {
     fn default() -> Self {
         Self { tools: true, learn: true }
     }
+}
+
+/// Which skills the agent has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct SkillsDefinition {
+    /// Whether the agent has skills, if the deployment has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    /// Whether the agent may propose skills, as drafts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<bool>,
+    /// Names of skills, with `*` and other glob patterns. If there are any, the agent has no other skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Names of skills that the agent does not have, with `*` and other glob patterns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Vec<String>>,
 }
 
 /// When the model critiques its own steps.

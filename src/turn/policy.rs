@@ -7,8 +7,9 @@
 //! ask the user. If none of them applies, a person is asked. Of several policies at the same level the
 //! strictest applies. A pattern asks for approval of a control tool only if it names the tool.
 //!
-//! What the operator's layers alone ask about or deny holds, whatever the session's rules and grants say,
-//! because the user of the session may change those.
+//! What the layers of the tenant and the deployment alone ask about or deny holds, whatever the agent's definition
+//! says: a tenant writes it. With the definition's, they hold whatever the session's rules and grants say, because the
+//! user of the session may change those.
 
 mod subject;
 #[cfg(test)]
@@ -24,13 +25,17 @@ use std::collections::BTreeMap;
 use subject::Subject;
 
 /// Names of the layers in [`Permissions::layers`], in that order.
-const LAYERS: [&str; 4] = ["tenant", "deployment", "agent", "mode"];
+const LAYERS: [&str; 3] = ["tenant", "deployment", "mode"];
+/// Names of the layers in [`Permissions::definition`], in that order.
+const DEFINITION_LAYERS: [&str; 2] = ["agent", "mode"];
 
 /// Everything that decides on a call.
 #[derive(Clone, Debug)]
 pub struct Permissions<'a> {
-    /// Rules of the tenant, the deployment, the agent and the mode.
+    /// Rules of the tenant, the deployment and its mode.
     pub layers: Vec<&'a Rules>,
+    /// Rules of the agent's definition and its mode, which can only restrict what `layers` decide.
+    pub definition: Vec<&'a Rules>,
     /// The rules and grants of the session.
     pub session: &'a SessionPermissions,
     /// The files and folders whose edits by tools need the user's approval unless a rule of the operator says otherwise.
@@ -60,7 +65,12 @@ struct Layer<'a> {
     patterns: &'a [PatternRule],
 }
 
-impl Layer<'_> {
+impl<'a> Layer<'a> {
+    fn new(rules: &'a Rules, name: &'static str) -> Self {
+        let Rules { default, categories, tools, patterns } = rules;
+        Self { name, default: *default, categories, tools, patterns }
+    }
+
     /// Returns the patterns that apply to the tool, without malformed ones.
     fn patterns_of(&self, tool: &ToolSpec) -> impl Iterator<Item = &PatternRule> {
         let is_about = |rule: &&PatternRule| rule.tool.as_ref().is_none_or(|name| *name == tool.name);
@@ -76,9 +86,11 @@ impl Permissions<'_> {
             return Verdict::Deny(reason);
         }
         let built_in = self.built_in_default(tool, &subjects);
-        let operators = policy(&self.operators_layers(), &Grants::default(), tool, &subjects, built_in);
+        let fixed = self.fixed_layers();
+        let fixed =
+            fixed.iter().filter_map(|layers| policy(layers, &Grants::default(), tool, &subjects, built_in));
         let all = policy(&self.layers(), &self.session.grants, tool, &subjects, built_in);
-        match (operators, all) {
+        match (fixed.max(), all) {
             (Some((Policy::Deny, name)), _) | (_, Some((Policy::Deny, name))) => {
                 Verdict::Deny(format!("the rules of the {name} do not allow {}", tool.name))
             }
@@ -99,26 +111,24 @@ impl Permissions<'_> {
             matches!(policy(layers, grants, tool, &[], None), Some((Policy::Deny, _))) && !may_match()
         };
         self.deny_tool(tool).is_some()
-            || denies(&self.operators_layers(), &Grants::default())
+            || self.fixed_layers().iter().any(|layers| denies(layers, &Grants::default()))
             || denies(&self.layers(), &self.session.grants)
     }
 
-    /// Returns the layers that the user of the session cannot change.
-    fn operators_layers(&self) -> Vec<Layer<'_>> {
-        let layers = self.layers.iter().zip(LAYERS).map(|(rules, name)| Layer {
-            name,
-            default: rules.default,
-            categories: &rules.categories,
-            tools: &rules.tools,
-            patterns: &rules.patterns,
-        });
-        layers.collect()
+    /// Returns the layers that the user of the session cannot change: first those of the tenant and the deployment, then
+    /// these with those of the agent's definition.
+    fn fixed_layers(&self) -> [Vec<Layer<'_>>; 2] {
+        let named = |(rules, name)| Layer::new(rules, name);
+        let layers: Vec<_> = self.layers.iter().copied().zip(LAYERS).map(named).collect();
+        let definition = self.definition.iter().copied().zip(DEFINITION_LAYERS).map(named);
+        let with_definition = layers.iter().copied().chain(definition).collect();
+        [layers, with_definition]
     }
 
     /// Returns all layers; the session's comes last.
     fn layers(&self) -> Vec<Layer<'_>> {
         let session = self.session;
-        let mut layers = self.operators_layers();
+        let [_, mut layers] = self.fixed_layers();
         layers.push(Layer {
             name: "session",
             default: session.default,

@@ -59,17 +59,22 @@ pub struct AgentEntry {
     pub active: AgentVersion,
     /// The newest version.
     pub newest: AgentVersion,
-    /// The name in the active version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The description in the active version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// The size of all stored versions, in bytes.
-    pub bytes: u64,
     /// When the agent was deleted, if it was. Its sessions can still be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
+}
+
+/// An agent of a tenant, as people see it in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentSummary {
+    /// The agent.
+    pub entry: AgentEntry,
+    /// The name in the active version.
+    pub name: Option<String>,
+    /// The description in the active version.
+    pub description: Option<String>,
+    /// The size of all stored versions, in bytes.
+    pub bytes: u64,
 }
 
 /// One stored version of an agent, which never changes.

@@ -114,7 +114,7 @@ fn agents(
             let build = build.clone();
             Box::new(move |definition, listings: &Listings| build(definition, listings))
         },
-        unusable: Box::new(move |_why| build(None, &Listings::default())),
+        unusable: Box::new(move |why| Err(Problem::new(ErrorCode::NotConfigured, why))),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Sessions keep the version of their agent until a client moves them.
 
 use crate::http::{ask, request, respond, whole};
+use crate::questions::say;
 use crate::stage::{NOW, Stage, standard};
 use async_trait::async_trait;
 use edge_harness::agent::{AgentVersions, HarnessAgent, Settings, ToolFilter};
@@ -11,8 +12,8 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::Models;
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{
-    AgentId, AgentVersion, ErrorCode, ModelRequest, Part, Policy, Problem, Rules, SubagentKind, TenantId,
-    TenantLimits,
+    AgentId, AgentRef, AgentVersion, ErrorCode, ModelRequest, Part, Policy, Problem, Rules, Scope, Scopes,
+    SubagentKind, TenantId, TenantLimits,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -46,12 +47,8 @@ impl AgentVersions for Versions {
         Ok(self.is_gone.get())
     }
 
-    async fn version(
-        &self,
-        _: &TenantId,
-        _: &AgentId,
-        version: AgentVersion,
-    ) -> Result<Rc<HarnessAgent>, Problem> {
+    async fn version(&self, _: &TenantId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem> {
+        let AgentRef { version, .. } = of;
         if self.is_down.get() {
             return Err(Problem::unavailable("down", "down"));
         }
@@ -66,6 +63,14 @@ impl AgentVersions for Versions {
         let (settings, tools) = self.settings.borrow().get(&version.0).cloned().unwrap_or_default();
         let parts = Standard { settings, instructions: Some(format!("version {version}")), ..parts };
         Ok(Rc::new(builder(parts).only_tools(tools).build().expect("an agent")))
+    }
+
+    async fn version_of_session(
+        &self,
+        tenant: &TenantId,
+        of: &AgentRef,
+    ) -> Result<Rc<HarnessAgent>, Problem> {
+        self.version(tenant, of).await
     }
 }
 
@@ -135,6 +140,22 @@ fn a_session_keeps_its_version_and_moves_on_request() {
 }
 
 #[test]
+fn only_an_administrator_chooses_another_version_than_that_of_new_sessions() {
+    let (stage, versions) = stage(echo_version);
+    assert_eq!(reply(&stage, "a"), "version 1");
+    let patch = |version: Value| {
+        let mut asked = request("PATCH ", "", &[], json!({ "agent_version": version }).to_string());
+        asked.principal.scopes = Scopes::new(vec![Scope::Chat, Scope::Read]);
+        respond(&stage, &asked)
+    };
+    versions.active.set(2);
+    for version in [1, 2, 3] {
+        assert_eq!(patch(json!(version)).err().expect("refused").code, ErrorCode::MissingScope);
+    }
+    assert_eq!(whole(patch(json!("latest")).expect("moved"))["agent_version"], 2);
+}
+
+#[test]
 fn a_new_session_gets_the_active_version_with_its_defaults() {
     let (stage, versions) = stage(echo_version);
     let mut settings = Settings { model: Some("scripted/other".into()), ..Settings::default() };
@@ -162,7 +183,10 @@ fn a_new_session_gets_the_active_version_with_its_defaults() {
 #[test]
 fn a_running_turn_is_not_moved() {
     let wait = json!({"question": "Which?"});
-    let (stage, versions) = stage(move |_| vec![call("q", "ask_user", wait.clone())]);
+    let (stage, versions) = stage(move |request| match request.messages.len() {
+        1 => vec![call("q", "ask_user", wait.clone())],
+        _ => vec![Part::text("done")],
+    });
     post(&stage, &json!({"content": "a"})).expect("accepted");
     stage.settle_waiting();
     versions.active.set(2);
@@ -170,8 +194,11 @@ fn a_running_turn_is_not_moved() {
     assert_eq!(refused.code, ErrorCode::SessionBusy);
     stage.crash();
     stage.wake();
-    let requests = versions.models.requests();
-    assert!(requests.iter().all(|request| version_of(request) == "version 1"));
+    say(&stage, "q", json!("Either")).expect("answered");
+    stage.settle();
+    let seen: Vec<_> = versions.models.requests().iter().map(version_of).collect();
+    assert_eq!(seen, ["version 1", "version 1"]);
+    ask(&stage, "PATCH ", "", &json!({"agent_version": "latest"})).expect("moved");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Definitions of agents: versions, checks and rollback.
 
-use crate::stage::{Answer, Request, Stage, delete, get, post, request};
+use crate::stage::{ADMIN, Answer, Request, Stage, delete, get, post, request};
 use edge_harness::ports::AgentStore;
 use edge_harness::ports::Directory;
 use edge_harness::types::AuditQuery;
@@ -50,7 +50,8 @@ fn each_push_is_a_version_and_an_earlier_one_can_be_activated() {
     assert_eq!((same.status, version(&same)), (200, 2));
     let shown = stage.answer(get(AGENT).bearer(&user));
     assert_eq!((version(&shown), &shown.body["name"]), (2, &json!("Support")));
-    let old = stage.answer(get("/v1/agents/support?version=1").bearer(&user));
+    assert!(shown.body.get("instructions").is_none(), "instructions are not for users: {}", shown.body);
+    let old = stage.answer(get("/v1/agents/support?version=1").bearer(&admin));
     assert_eq!((version(&old), &old.body["instructions"]), (1, &json!("Be brief.")));
     let back = stage.answer(post("/v1/agents/support/versions/1/activate").bearer(&admin));
     assert_eq!((back.status, version(&back)), (200, 1));
@@ -81,7 +82,7 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
         &json!({
             "model": "nowhere/gpt",
             "tools": {"allow": ["read_file", "fly"]},
-            "external_tools": [{"name": "read_file", "description": ""}, {"name": "ok", "parameters": {"type": "array"}}],
+            "external_tools": [{"name": "read_file", "description": ""}, {"name": "ok", "parameters": {"type": "array"}}, {"name": "call_tool"}],
             "subagents": [{"id": "a b", "description": ""}, {"id": "r", "description": "", "tools": ["swim", "crm__find"]}],
             "mcp_servers": {"crm": {"url": "https://10.0.0.1/", "timeout_s": 0}, "C": {"url": "https://example.com/"}},
             "modes": [{"id": "plan", "transitions_to": ["nowhere"]}],
@@ -104,6 +105,7 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
         "/context/keep_messages",
         "/external_tools/0/name",
         "/external_tools/1/parameters",
+        "/external_tools/2",
         "/judges/0",
         "/mcp_servers/C",
         "/mcp_servers/crm/timeout_s",
@@ -176,6 +178,21 @@ fn only_administrators_of_the_tenant_change_its_agents() {
             .unwrap();
     let row = trail.iter().find(|row| row.action.to_string() == "agent.updated").expect("a row");
     assert_eq!((&*row.object, &row.details["version"]), ("support", &json!(1)));
+}
+
+#[test]
+fn a_definition_names_only_models_that_the_tenant_may_use() {
+    let (stage, admin, _) = with_keys();
+    let definition =
+        json!({ "model": "demo/echo", "judges": [{"name": "j", "instructions": "?", "model": "demo/echo"}] });
+    let limits = json!({ "limits": { "models": ["openai/*"] } });
+    stage.answer(request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&limits));
+    stage.clock.advance(Duration::from_mins(2));
+    let refused = push(&stage, &admin, &definition);
+    assert_eq!((refused.status, pointers(&refused)), (422, vec!["/judges/0/model".into(), "/model".into()]));
+    stage.answer(request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "limits": {} })));
+    stage.clock.advance(Duration::from_mins(2));
+    assert_eq!(push(&stage, &admin, &definition).status, 201);
 }
 
 #[test]

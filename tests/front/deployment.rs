@@ -14,6 +14,7 @@ use edge_harness::standard::{
     agents::{AgentParts, Agents, BuiltAgent},
     builder,
     definition::{AgentConfig, Definition},
+    unusable,
 };
 use edge_harness::tools::http_tool::{HttpTool, HttpToolPorts};
 use edge_harness::types::{ErrorCode, Problem};
@@ -30,6 +31,7 @@ pub fn agents(
     secrets: &Rc<TenantSecrets>,
 ) -> Agents {
     let (time, files, memories) = (Rc::new(clock.clone()), Rc::clone(files), Rc::clone(memories));
+    let (own_files, of_unusable) = (files.clone(), time.clone());
     let (directory, secrets, of_servers) = (directory.clone(), secrets.clone(), secrets.clone());
     let build = move |definition: Option<Definition>, listings: &Listings| {
         let config = Config::default();
@@ -89,6 +91,17 @@ pub fn agents(
             let build = build.clone();
             Box::new(move |definition, listings: &Listings| build(definition, listings))
         },
-        unusable: Box::new(move |_why| build(None, &Listings::default())),
+        unusable: Box::new(move |why| {
+            let models = Rc::new(ModelRegistry::new(
+                ModelSettings::default(),
+                Rc::new(Web::default()),
+                None,
+                of_unusable.clone(),
+            ));
+            let entropy = Rc::new(SeededEntropy::default());
+            let agent = unusable(models, (of_unusable.clone(), entropy), Rc::new(MemoryLog::default()), why);
+            let agent = agent.map_err(|error| Problem::new(ErrorCode::NotConfigured, error.to_string()))?;
+            Ok(BuiltAgent { agent: Rc::new(agent), files: own_files.clone() })
+        }),
     })
 }

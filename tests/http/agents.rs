@@ -115,6 +115,10 @@ fn a_pushed_version_reaches_new_sessions_and_a_bad_folder_changes_nothing() {
     world.model.script("helper", Script::text(["done"]));
     say(&client, "old-1", "again");
     assert!(systems(5).contains("Version two."));
+    for unknown in [json!(0), json!(9)] {
+        let refused = client.patch("/v1/sessions/old-1", json!({ "agent_version": unknown }));
+        assert!(matches!(refused.status, 404 | 422), "{unknown}: {}", refused.text());
+    }
     // A folder with a fault changes nothing.
     write("AGENTS.md", "---\nmodel: nowhere/model\ntools: {allow: [fly]}\n---\nVersion three.");
     let (status, said) = push(&world.server, &folder, &key);

@@ -3,10 +3,13 @@
 use crate::sqlite::Sqlite;
 use edge_harness::platform::in_memory::{InMemoryAgents, InMemoryDirectory};
 use edge_harness::platform::sql::SqlAgents;
-use edge_harness::ports::{AgentStore, agents::KEPT_VERSIONS};
+use edge_harness::ports::{
+    AgentStore,
+    agents::{KEPT_DELETED, KEPT_VERSIONS},
+};
 use edge_harness::types::{
-    Actor, AgentEntry, AgentId, AgentVersion, Approver, AuditAction, AuditEntry, AuditId, StoredVersion,
-    TenantId, Timestamp,
+    Actor, AgentEntry, AgentId, AgentSummary, AgentVersion, Approver, AuditAction, AuditEntry, AuditId,
+    StoredVersion, TenantId, Timestamp,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -54,7 +57,15 @@ impl Stage {
         block_on(self.store.list(&tenant())).unwrap().pop()
     }
 
+    fn summary(&self) -> AgentSummary {
+        block_on(self.store.summaries(&tenant())).unwrap().pop().unwrap()
+    }
+
     fn put(&self, number: u32, read: Option<&AgentEntry>) -> bool {
+        self.put_agent(&agent(), number, read)
+    }
+
+    fn put_agent(&self, agent: &AgentId, number: u32, read: Option<&AgentEntry>) -> bool {
         let definition = json!({"name": format!("Name {number}"), "instructions": "x"});
         let new = StoredVersion {
             version: AgentVersion(number),
@@ -62,7 +73,7 @@ impl Stage {
             created_at: Timestamp(u64::from(number)),
             created_by: Approver { user: Some("ann".into()), key: None },
         };
-        block_on(self.store.put(&agent(), &new, read, &self.audit())).unwrap()
+        block_on(self.store.put(agent, &new, read, &self.audit())).unwrap()
     }
 }
 
@@ -72,15 +83,18 @@ fn a_change_is_made_only_if_the_agent_is_as_it_was_read() {
         assert!(stage.put(1, None));
         assert!(!stage.put(1, None), "it exists");
         let first = stage.entry().unwrap();
-        assert_eq!((first.active.0, first.newest.0, first.name.as_deref()), (1, 1, Some("Name 1")));
-        assert!(first.bytes > 20);
+        assert_eq!((first.active.0, first.newest.0), (1, 1));
+        let listed = stage.summary();
+        assert_eq!((&listed.entry, listed.name.as_deref()), (&first, Some("Name 1")));
+        assert!(listed.bytes > 20);
         assert!(stage.put(2, Some(&first)));
         assert!(!stage.put(3, Some(&first)), "it has changed");
         let second = stage.entry().unwrap();
         assert!(!block_on(stage.store.activate(&first, AgentVersion(1), &stage.audit())).unwrap());
         assert!(block_on(stage.store.activate(&second, AgentVersion(1), &stage.audit())).unwrap());
         let back = stage.entry().unwrap();
-        assert_eq!((back.active.0, back.newest.0, back.name.as_deref()), (1, 2, Some("Name 1")));
+        assert_eq!((back.active.0, back.newest.0), (1, 2));
+        assert_eq!(stage.summary().name.as_deref(), Some("Name 1"));
         assert!(!block_on(stage.store.delete(&second, Timestamp(9), &stage.audit())).unwrap());
         assert!(block_on(stage.store.delete(&back, Timestamp(9), &stage.audit())).unwrap());
         let deleted = stage.entry().unwrap();
@@ -108,6 +122,26 @@ fn versions_are_listed_newest_first_and_old_ones_are_dropped() {
         assert_eq!(page(None)[0].created_by.user.as_deref(), Some("ann"));
         let whole = block_on(stage.store.version(&tenant(), &agent(), AgentVersion(50))).unwrap().unwrap();
         assert_eq!(whole.definition["name"], "Name 50");
+    }
+}
+
+#[test]
+fn the_agents_that_were_deleted_first_are_removed() {
+    for stage in Stage::both() {
+        let ids: Vec<AgentId> =
+            (0..KEPT_DELETED + 2).map(|number| format!("a{number:03}").as_str().into()).collect();
+        let list = || block_on(stage.store.list(&tenant())).unwrap();
+        for id in &ids {
+            assert!(stage.put_agent(id, 1, None));
+        }
+        for (time, entry) in (1..).zip(list().iter().rev()) {
+            assert!(block_on(stage.store.delete(entry, Timestamp(time), &stage.audit())).unwrap());
+        }
+        let kept: Vec<AgentId> = list().into_iter().map(|entry| entry.id).collect();
+        assert_eq!(kept, ids[..KEPT_DELETED]);
+        let is_stored =
+            |id: &AgentId| block_on(stage.store.version(&tenant(), id, AgentVersion(1))).unwrap().is_some();
+        assert!(is_stored(&ids[0]) && !is_stored(&ids[KEPT_DELETED]));
     }
 }
 

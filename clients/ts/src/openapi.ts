@@ -1397,13 +1397,13 @@ export interface components {
             /** @description Which skills the agent has. */
             skills?: {
                 /** @description Names of skills, with `*` and other glob patterns. If there are any, the agent has no other skills. */
-                allow?: string[];
+                allow?: string[] | null;
                 /** @description Names of skills that the agent does not have, with `*` and other glob patterns. */
-                deny?: string[];
+                deny?: string[] | null;
                 /** @description Whether the agent may propose skills, as drafts. */
-                drafts?: boolean;
-                /** @description Whether the agent has skills. */
-                enable?: boolean;
+                drafts?: boolean | null;
+                /** @description Whether the agent has skills, if the deployment has them. */
+                enable?: boolean | null;
             } | null;
             /** @description The JSON Schema of a session's state. */
             state_schema?: unknown;
@@ -1514,13 +1514,13 @@ export interface components {
             /** @description Which skills the agent has. */
             skills?: {
                 /** @description Names of skills, with `*` and other glob patterns. If there are any, the agent has no other skills. */
-                allow: string[];
+                allow?: string[];
                 /** @description Names of skills that the agent does not have, with `*` and other glob patterns. */
-                deny: string[];
+                deny?: string[];
                 /** @description Whether the agent may propose skills, as drafts. */
-                drafts: boolean;
-                /** @description Whether the agent has skills. */
-                enable: boolean;
+                drafts?: boolean;
+                /** @description Whether the agent has skills, if the deployment has them. */
+                enable?: boolean;
             };
             /** @description The JSON Schema of a session's state. */
             state_schema?: unknown;
@@ -3431,7 +3431,7 @@ export interface components {
         };
         /** @description Absent fields stay as they are; `null` clears those that may be empty. */
         SessionPatch: {
-            /** @description The version of the agent: a number, or `latest` for that of new sessions. Only while no turn is running. */
+            /** @description The version of the agent: a number, which needs the scope `admin`, or `latest` for that of new sessions. Only while no turn is running. */
             agent_version?: (number | "latest") | null;
             /** @description A merge patch of the caller's data. */
             metadata?: {

@@ -39,28 +39,41 @@ impl SessionHost {
     }
 
     /// Loads the agent of the stored session, if there is one. Every request, alarm and message of another session does
-    /// this first. It awaits only if this process has not loaded that version.
+    /// this first. It waits only if this object does not have that version yet.
     ///
     /// # Errors
     /// The version cannot be loaded, or the store fails.
     pub async fn load_agent(&self) -> Result<(), Problem> {
         let Some(versions) = &self.ports.agents else { return Ok(()) };
-        let stored = match self.session.borrow().as_deref() {
-            Some(session) => {
-                let meta = &session.state().meta;
-                Some((meta.tenant.clone(), meta.agent_ref()))
+        // The session may move to another version while one is loaded.
+        while let Some((tenant, of)) = self.stored_agent()? {
+            if self.is_bound(&tenant, &of) {
+                self.renew(versions, &tenant, of);
+                return Ok(());
             }
-            None => session::agent(self.ports.store.as_ref()).map_err(OpenError::from)?,
-        };
-        match stored {
-            Some((tenant, of)) => {
-                let is_gone = versions.is_gone(&tenant, &of.id).await?;
-                self.bind(versions, tenant, of).await?;
-                self.bound.borrow_mut().is_gone = is_gone;
-                Ok(())
+            let agent = versions.version_of_session(&tenant, &of).await?;
+            if self.stored_agent()?.is_some_and(|now| now == (tenant.clone(), of.clone())) {
+                self.use_version(&tenant, of, agent);
             }
-            None => Ok(()),
         }
+        Ok(())
+    }
+
+    /// Reads whether the session's agent was deleted. Each POST does this first. If it cannot be read, the last answer holds.
+    pub async fn read_deletion(&self) {
+        let Some(versions) = &self.ports.agents else { return };
+        let Ok(Some((tenant, of))) = self.stored_agent() else { return };
+        if let Ok(is_gone) = versions.is_gone(&tenant, &of.id).await {
+            self.bound.borrow_mut().is_gone = is_gone;
+        }
+    }
+
+    fn stored_agent(&self) -> Result<Option<(TenantId, AgentRef)>, Problem> {
+        if let Some(session) = self.session.borrow().as_deref() {
+            let meta = &session.state().meta;
+            return Ok(Some((meta.tenant.clone(), meta.agent_ref())));
+        }
+        Ok(session::agent(self.ports.store.as_ref()).map_err(OpenError::from)?)
     }
 
     /// Loads the agent of a session that does not exist yet, in the version that new sessions get.
@@ -70,7 +83,7 @@ impl SessionHost {
     pub async fn load_new_agent(&self, tenant: &TenantId, agent: &AgentId) -> Result<(), Problem> {
         let Some(versions) = &self.ports.agents else { return Ok(()) };
         let version = versions.active(tenant, agent).await?;
-        self.bind(versions, tenant.clone(), AgentRef { id: agent.clone(), version }).await
+        self.load(versions, tenant, AgentRef { id: agent.clone(), version }).await
     }
 
     /// Loads the agent of a session that is copied to this object.
@@ -79,7 +92,7 @@ impl SessionHost {
     /// The version cannot be loaded.
     pub async fn load_copied_agent(&self, tenant: &TenantId, of: AgentRef) -> Result<(), Problem> {
         match &self.ports.agents {
-            Some(versions) => self.bind(versions, tenant.clone(), of).await,
+            Some(versions) => self.load(versions, tenant, of).await,
             None => Ok(()),
         }
     }
@@ -110,20 +123,21 @@ impl SessionHost {
             Some(version) => version,
             None => versions.active(tenant, agent).await?,
         };
-        Ok((version, versions.version(tenant, agent, version).await?))
+        let of = AgentRef { id: agent.clone(), version };
+        Ok((version, versions.version(tenant, &of).await?))
     }
 
     /// Runs this version of the session's agent from now on. The session must store it in the same step.
     pub fn use_version(&self, tenant: &TenantId, of: AgentRef, agent: Rc<HarnessAgent>) {
-        let bounds = agent.bounds();
+        let (bounds, is_gone) = (agent.bounds(), self.bound.borrow().is_gone);
         self.kernel.borrow_mut().reschedule(schedule(&agent));
-        *self.bound.borrow_mut() = Bound { agent, bounds, of: Some((tenant.clone(), of)), is_gone: false };
+        *self.bound.borrow_mut() = Bound { agent, bounds, of: Some((tenant.clone(), of)), is_gone };
     }
 
     /// Returns the version of the loaded agent.
     ///
     /// # Errors
-    /// Another agent is loaded: a request for it has come between.
+    /// Another agent is loaded, because a concurrent request has asked for it.
     pub fn loaded_version(&self, agent: &AgentId) -> Result<AgentVersion, Problem> {
         match &self.bound.borrow().of {
             None => Ok(AgentVersion::FIRST),
@@ -135,26 +149,31 @@ impl SessionHost {
         }
     }
 
-    async fn bind(
+    fn is_bound(&self, tenant: &TenantId, of: &AgentRef) -> bool {
+        self.bound.borrow().of.as_ref().is_some_and(|own| own.0 == *tenant && own.1 == *of)
+    }
+
+    async fn load(
         &self,
         versions: &Rc<dyn AgentVersions>,
-        tenant: TenantId,
+        tenant: &TenantId,
         of: AgentRef,
     ) -> Result<(), Problem> {
-        let is_bound = |bound: &Bound| bound.of.as_ref().is_some_and(|own| own.0 == tenant && own.1 == of);
-        if is_bound(&self.bound.borrow()) {
-            if let Some(work) = Rc::clone(versions).refresh(&tenant, &of) {
-                self.ports.spawner.spawn(work);
-            }
-            // A running turn keeps the agent with which it has started.
-            match versions.current(&tenant, &of) {
-                Some(newer) if !Rc::ptr_eq(&newer, &self.agent()) => self.use_version(&tenant, of, newer),
-                _ => {}
-            }
-            return Ok(());
+        if !self.is_bound(tenant, &of) {
+            let agent = versions.version_of_session(tenant, &of).await?;
+            self.use_version(tenant, of, agent);
         }
-        let agent = versions.version(&tenant, &of.id, of.version).await?;
-        self.use_version(&tenant, of, agent);
         Ok(())
+    }
+
+    /// Uses the newest tools of the loaded version. A running turn keeps those with which it has started.
+    fn renew(&self, versions: &Rc<dyn AgentVersions>, tenant: &TenantId, of: AgentRef) {
+        if let Some(work) = Rc::clone(versions).refresh(tenant, &of) {
+            self.ports.spawner.spawn(work);
+        }
+        match versions.current(tenant, &of) {
+            Some(newer) if !Rc::ptr_eq(&newer, &self.agent()) => self.use_version(tenant, of, newer),
+            _ => {}
+        }
     }
 }

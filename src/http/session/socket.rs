@@ -101,6 +101,7 @@ async fn run(
         id: request_id.clone(),
         request: post_request(&body),
     };
+    host.read_deletion().await;
     host.load_agent().await?;
     let call = Call::enter(host, &asked, Params::default(), None)?;
     // A late command must not create a deleted session again.

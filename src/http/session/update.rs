@@ -11,7 +11,7 @@ use crate::http::{
     patch::{merge, present},
 };
 use crate::session::{Modes, Session, SessionChange};
-use crate::types::{AgentRef, AgentVersion, Mode, Problem};
+use crate::types::{AgentRef, AgentVersion, ErrorCode, Mode, Problem, Scope};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -27,7 +27,8 @@ pub(in crate::http) struct SessionPatch {
     /// The mode; `null` for the one that sessions start in.
     #[serde(default, deserialize_with = "present")]
     mode: Option<Option<String>>,
-    /// The version of the agent: a number, or `latest` for that of new sessions. Only while no turn is running.
+    /// The version of the agent: a number, which needs the scope `admin`, or `latest` for that of new sessions. Only while
+    /// no turn is running.
     agent_version: Option<VersionChoice>,
     /// The model, as `provider/model`; `null` for the default one.
     #[serde(default, deserialize_with = "present")]
@@ -64,16 +65,25 @@ enum Latest {
 pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
     let host = call.host;
     let body: SessionPatch = body::json(call.request)?;
+    let session = call.session()?;
+    if body.mode.is_some() || body.permissions.is_some() || body.agent_version.is_some() {
+        checks::not_a_subagent(session)?;
+    }
     let moved = match body.agent_version {
-        Some(choice) => Some(find_version(host, call.session()?, choice).await?),
+        Some(choice) => {
+            if matches!(choice, VersionChoice::Number(_)) && !call.principal.scopes.allow(Scope::Admin) {
+                // An older version may have more tools, or rules that the operator has corrected since.
+                let detail = "choosing a version needs the scope admin; \"latest\" needs chat";
+                return Err(Problem::new(ErrorCode::MissingScope, detail));
+            }
+            host.check_busy(session, OnBusy::Reject)?;
+            Some(find_version(host, session, choice).await?)
+        }
         None => None,
     };
     // The session may have changed in the meantime.
     let call = &call.again()?;
     let session = call.session()?;
-    if body.mode.is_some() || body.permissions.is_some() || moved.is_some() {
-        checks::not_a_subagent(session)?;
-    }
     if moved.is_some() {
         host.check_busy(session, OnBusy::Reject)?;
     }

@@ -10,7 +10,6 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
 use crate::agent::{HarnessAgent, HarnessBuilder};
-use crate::hooks::UnusableAgent;
 use crate::http::{
     AuthCache, DirectoryCredentials, MalformedSetting, TenantSecrets,
     placement::{SHARD_TTL, user_shard},
@@ -29,6 +28,7 @@ use crate::standard::{
     builder,
     definition::{AgentConfig, Definition},
     settings::SettingError,
+    unusable,
 };
 use crate::tools::http_tool::{HttpTool, HttpToolPorts};
 use crate::types::{ErrorCode, Problem};
@@ -199,11 +199,12 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
                 build(&own, &config.config, settings, add).map_err(unbuilt)
             }
         });
-        let (config, own) = (Rc::clone(&loaded), env.clone());
+        let own = env.clone();
         let unusable = Box::new(move |why| {
-            let settings = AgentConfig::of_deployment(&config.config);
-            let fail = |builder: HarnessBuilder| builder.hook(UnusableAgent(why));
-            build(&own, &config.config, settings, fail).map_err(unbuilt)
+            let agent =
+                unusable(models(&own).map_err(unbuilt)?, (clock(), entropy()), Rc::new(ConsoleLog), why);
+            let files = workspaces(&own).map_err(unbuilt)?;
+            Ok(BuiltAgent { agent: Rc::new(agent.map_err(unbuilt)?), files })
         });
         Ok(Agents::new(AgentParts {
             store: Rc::new(SqlAgents(shards(&env)?.root().clone())),

@@ -3,10 +3,12 @@
 use super::InMemoryDirectory;
 use crate::ports::{
     AgentStore, Directory,
-    agents::KEPT_VERSIONS,
+    agents::{KEPT_DELETED, KEPT_VERSIONS},
     directory::{DirectoryError, DirectoryResult},
 };
-use crate::types::{AgentEntry, AgentId, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp};
+use crate::types::{
+    AgentEntry, AgentId, AgentSummary, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp,
+};
 use async_trait::async_trait;
 use std::{
     cell::{Cell, RefCell},
@@ -57,28 +59,26 @@ impl InMemoryAgents {
             }
             let (entry, versions) = agents.entry(key).or_insert_with(|| {
                 let (id, first) = (agent.clone(), AgentVersion::FIRST);
-                let entry = AgentEntry {
-                    id,
-                    active: first,
-                    newest: first,
-                    name: None,
-                    description: None,
-                    bytes: 0,
-                    deleted_at: None,
-                };
-                (entry, Vec::new())
+                (AgentEntry { id, active: first, newest: first, deleted_at: None }, Vec::new())
             });
             change(entry, versions);
-            let size = |stored: &StoredVersion| {
-                serde_json::to_string(&stored.definition).map_or(0, |json| json.len() as u64)
-            };
-            entry.bytes = versions.iter().map(size).sum();
-            let active = versions.iter().find(|stored| stored.version == entry.active);
-            let text = |name| active.and_then(|own| Some(own.definition.get(name)?.as_str()?.to_owned()));
-            (entry.name, entry.description) = (text("name"), text("description"));
         }
         self.directory.append_audit(std::slice::from_ref(audit)).await?;
         Ok(true)
+    }
+}
+
+fn summary(entry: &AgentEntry, versions: &[StoredVersion]) -> AgentSummary {
+    let size = |stored: &StoredVersion| {
+        serde_json::to_string(&stored.definition).map_or(0, |json| json.len() as u64)
+    };
+    let active = versions.iter().find(|stored| stored.version == entry.active);
+    let text = |name| active.and_then(|own| Some(own.definition.get(name)?.as_str()?.to_owned()));
+    AgentSummary {
+        entry: entry.clone(),
+        name: text("name"),
+        description: text("description"),
+        bytes: versions.iter().map(size).sum(),
     }
 }
 
@@ -88,6 +88,12 @@ impl AgentStore for InMemoryAgents {
         let agents = self.agents()?;
         let own = agents.iter().filter(|((of, _), _)| of == tenant);
         Ok(own.map(|(_, (entry, _))| entry.clone()).collect())
+    }
+
+    async fn summaries(&self, tenant: &TenantId) -> DirectoryResult<Vec<AgentSummary>> {
+        let agents = self.agents()?;
+        let own = agents.iter().filter(|((of, _), _)| of == tenant);
+        Ok(own.map(|(_, (entry, versions))| summary(entry, versions)).collect())
     }
 
     async fn version(
@@ -140,11 +146,19 @@ impl AgentStore for InMemoryAgents {
     }
 
     async fn delete(&self, read: &AgentEntry, now: Timestamp, audit: &AuditEntry) -> DirectoryResult<bool> {
-        self.change(&read.id, Some(read), audit, |entry, versions| {
+        let delete = |entry: &mut AgentEntry, versions: &mut Vec<StoredVersion>| {
             entry.deleted_at = Some(now);
             versions.retain(|stored| stored.version == entry.active);
-        })
-        .await
+        };
+        let is_deleted = self.change(&read.id, Some(read), audit, delete).await?;
+        let mut agents = self.agents.borrow_mut();
+        let deleted = agents.iter().filter(|((tenant, _), _)| *tenant == audit.tenant);
+        let mut deleted: Vec<_> =
+            deleted.filter_map(|(key, (entry, _))| Some((entry.deleted_at?, key.clone()))).collect();
+        deleted.sort();
+        deleted.truncate(deleted.len().saturating_sub(KEPT_DELETED));
+        deleted.iter().for_each(|(_, key)| drop(agents.remove(key)));
+        Ok(is_deleted)
     }
 
     async fn erase(&self, tenant: &TenantId) -> DirectoryResult<()> {

@@ -8,10 +8,12 @@ use super::{
 };
 use crate::ports::{
     AgentStore,
-    agents::KEPT_VERSIONS,
+    agents::{KEPT_DELETED, KEPT_VERSIONS},
     directory::{DirectoryError, DirectoryResult},
 };
-use crate::types::{AgentEntry, AgentId, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp};
+use crate::types::{
+    AgentEntry, AgentId, AgentSummary, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp,
+};
 use async_trait::async_trait;
 use serde::Deserialize;
 
@@ -59,9 +61,22 @@ struct EntryRow {
     active: f64,
     newest: f64,
     deleted_at: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct SummaryRow {
+    #[serde(flatten)]
+    entry: EntryRow,
     bytes: Option<f64>,
     name: Option<String>,
     description: Option<String>,
+}
+
+impl From<EntryRow> for AgentEntry {
+    fn from(row: EntryRow) -> Self {
+        let EntryRow { id, active, newest, deleted_at } = row;
+        Self { id, active: version(active), newest: version(newest), deleted_at: deleted_at.map(time) }
+    }
 }
 
 #[derive(Deserialize)]
@@ -98,22 +113,25 @@ impl VersionRow {
 #[async_trait(?Send)]
 impl<S: Sql> AgentStore for SqlAgents<S> {
     async fn list(&self, tenant: &TenantId) -> DirectoryResult<Vec<AgentEntry>> {
+        let sql = "SELECT id, active, newest, deleted_at FROM agents WHERE tenant = ?1 ORDER BY id";
+        let rows = self.batch(&[Statement::new(sql, [tenant.as_str().into()])]).await?;
+        Ok(read::<EntryRow>(&rows, 0)?.into_iter().map(AgentEntry::from).collect())
+    }
+
+    async fn summaries(&self, tenant: &TenantId) -> DirectoryResult<Vec<AgentSummary>> {
         let sql = "SELECT id, active, newest, deleted_at, definition ->> 'name' AS name, \
                    definition ->> 'description' AS description, (SELECT sum(own.bytes) FROM agent_versions AS own \
                    WHERE own.tenant = agents.tenant AND own.agent = agents.id) AS bytes \
                    FROM agents LEFT JOIN agent_versions AS v ON v.tenant = agents.tenant AND v.agent = agents.id \
                    AND v.version = agents.active WHERE agents.tenant = ?1 ORDER BY id";
         let rows = self.batch(&[Statement::new(sql, [tenant.as_str().into()])]).await?;
-        let entry = |row: EntryRow| AgentEntry {
-            id: row.id,
-            active: version(row.active),
-            newest: version(row.newest),
+        let summary = |row: SummaryRow| AgentSummary {
+            entry: row.entry.into(),
             name: row.name,
             description: row.description,
             bytes: time(row.bytes.unwrap_or_default()).0,
-            deleted_at: row.deleted_at.map(time),
         };
-        Ok(read::<EntryRow>(&rows, 0)?.into_iter().map(entry).collect())
+        Ok(read::<SummaryRow>(&rows, 0)?.into_iter().map(summary).collect())
     }
 
     async fn version(
@@ -209,6 +227,15 @@ impl<S: Sql> AgentStore for SqlAgents<S> {
         let condition = unchanged(&audit.tenant, &read.id, Some(read));
         let mut batch = with_change(audit, condition, (sql, vec![id.clone(), now.into()]))?;
         batch.push(recorded(audit, old, vec![id, u64::from(read.active.0).into()]));
+        let kept = format!(
+            "DELETE FROM agents WHERE tenant = ?1 AND {RECORDED} AND deleted_at IS NOT NULL AND id NOT IN (SELECT id \
+             FROM agents WHERE tenant = ?1 AND deleted_at IS NOT NULL ORDER BY deleted_at DESC, id DESC LIMIT {KEPT_DELETED})"
+        );
+        let orphans = format!(
+            "DELETE FROM agent_versions WHERE tenant = ?1 AND {RECORDED} \
+             AND agent NOT IN (SELECT id FROM agents WHERE tenant = ?1)"
+        );
+        batch.extend([kept, orphans].map(|sql| recorded(audit, sql, vec![])));
         self.change(batch).await
     }
 

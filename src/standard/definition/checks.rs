@@ -3,7 +3,7 @@
 use super::{ContextDefinition, Definition};
 use crate::agent::{ExternalTool, HarnessAgent, StateRules, Toolkit};
 use crate::mcp::{McpServer, tool_prefix};
-use crate::ports::{AllowedHosts, Models};
+use crate::ports::AllowedHosts;
 use crate::session::Modes;
 use crate::standard::settings::{
     MAX_CONTEXT_FILES, MAX_FALLBACKS,
@@ -11,7 +11,7 @@ use crate::standard::settings::{
 };
 use crate::tools::http_tool;
 use crate::turn::schema;
-use crate::types::{BudgetPatch, FieldError, WaitKind, budget::CEILING, glob};
+use crate::types::{BudgetPatch, FieldError, TenantLimits, WaitKind, budget::CEILING, glob};
 use std::collections::BTreeSet;
 
 /// Maximum size of a definition, in bytes of JSON. It is one row of a database.
@@ -33,16 +33,21 @@ pub struct Hosts<'a> {
     pub http_tools: &'a AllowedHosts,
 }
 
-/// Returns the faults of a definition. It can refer to the tools and the models of the deployment's own agent, and to these
-/// hosts.
-pub fn check(definition: &Definition, base: &HarnessAgent, hosts: &Hosts<'_>) -> Vec<FieldError> {
+/// Returns the faults of a definition. It can refer to the tools of the deployment's own agent, to those of its models that
+/// these limits of the tenant allow, and to these hosts.
+pub fn check(
+    definition: &Definition,
+    base: &HarnessAgent,
+    limits: &TenantLimits,
+    hosts: &Hosts<'_>,
+) -> Vec<FieldError> {
     let mut found = Faults(Vec::new());
     let Definition { name, description, instructions, .. } = definition;
     found.longer("/name", name.as_deref().map(|name| name.chars().count()), MAX_NAME, "characters");
     let length = description.as_deref().map(|text| text.chars().count());
     found.longer("/description", length, MAX_DESCRIPTION, "characters");
     found.longer("/instructions", instructions.as_deref().map(str::len), MAX_INSTRUCTIONS, "bytes");
-    found.models(definition, base.models().as_ref());
+    found.models(definition, base, limits);
     let servers = McpServer::faults(&definition.mcp_servers, hosts.mcp);
     found.0.extend(servers.into_iter().map(|fault| fault.below("/mcp_servers")));
     found.tools(definition, base.toolkit(), hosts.http_tools);
@@ -68,7 +73,7 @@ pub fn check(definition: &Definition, base: &HarnessAgent, hosts: &Hosts<'_>) ->
     for (name, patterns) in
         definition.skills.iter().flat_map(|own| [("allow", &own.allow), ("deny", &own.deny)])
     {
-        for (index, pattern) in patterns.iter().enumerate() {
+        for (index, pattern) in patterns.iter().flatten().enumerate() {
             if let Err(fault) = glob::check(pattern) {
                 found.add(format!("/skills/{name}/{index}"), fault);
             }
@@ -102,8 +107,8 @@ impl Faults {
         }
     }
 
-    /// Checks that each model is one that sessions may use.
-    fn models(&mut self, definition: &Definition, models: &dyn Models) {
+    /// Checks that each model is one that sessions of the tenant may use.
+    fn models(&mut self, definition: &Definition, base: &HarnessAgent, limits: &TenantLimits) {
         let mut named: Vec<(String, &String)> = Vec::new();
         named.extend(definition.model.iter().map(|model| ("/model".to_owned(), model)));
         let fallbacks = definition.fallback_models.iter().flatten().enumerate();
@@ -135,7 +140,7 @@ impl Faults {
                 Some((format!("/judges/{index}/model"), judge.model.as_ref()?))
             }));
         for (at, model) in named {
-            if let Err(error) = models.offered(model) {
+            if let Err(error) = base.find_model(model, limits) {
                 self.add(at, error.message);
             }
         }

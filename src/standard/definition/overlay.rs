@@ -1,6 +1,6 @@
 //! The settings of one agent: those of the deployment, with the fields that a definition sets.
 
-use super::{Ceilings, ContextDefinition, Definition, ReflectionDefinition};
+use super::{Ceilings, ContextDefinition, Definition, ReflectionDefinition, SkillsDefinition};
 use crate::agent::{ExternalTool, Settings, ToolFilter};
 use crate::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use crate::standard::settings::{Config, Strategy};
@@ -71,8 +71,15 @@ impl AgentConfig {
         if let Some(kinds) = definition.subagents {
             settings.subagents = Some(kinds);
         }
+        settings.own_modes = definition.modes.as_ref().is_some_and(|modes| *modes != settings.modes);
         set(&mut settings.modes, definition.modes);
-        set(&mut settings.skills, definition.skills);
+        if let Some(skills) = definition.skills {
+            // The operator may have turned skills off.
+            settings.skills.enabled &= skills.enable.unwrap_or(true);
+            set(&mut settings.skills.drafts, skills.drafts);
+            set(&mut settings.skills.allow, skills.allow);
+            set(&mut settings.skills.deny, skills.deny);
+        }
         set(&mut settings.own_permissions, definition.permissions);
         set(&mut settings.reflect_every, definition.reflection.map(|reflection| reflection.every));
         set(&mut settings.judges, definition.judges);
@@ -163,7 +170,12 @@ impl Definition {
             external_tools: some(&external),
             subagents: settings.subagents.clone(),
             modes: Some(settings.modes.clone()),
-            skills: Some(settings.skills.clone()),
+            skills: Some(SkillsDefinition {
+                enable: Some(settings.skills.enabled),
+                drafts: Some(settings.skills.drafts),
+                allow: some(&settings.skills.allow),
+                deny: some(&settings.skills.deny),
+            }),
             permissions: Some(settings.permissions.clone()),
             context: Some(ContextDefinition {
                 strategy: Some(config.strategy()),

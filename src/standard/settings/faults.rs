@@ -1,6 +1,7 @@
 //! Checks of lists that both settings and definitions of agents have.
 
 use super::ValueError;
+use crate::agent::toolkit::is_tool_name;
 use crate::agent::{Judge, external_tool::Declared};
 use crate::types::{Mode, SubagentKind, id};
 use std::collections::BTreeSet;
@@ -58,7 +59,11 @@ pub fn modes(modes: &[Mode]) -> Vec<EntryFault> {
 
 /// Returns the faults of external tools, besides their names and schemas.
 pub fn external_tools(tools: &[Declared]) -> Vec<EntryFault> {
-    entries(tools, |tool| &tool.name, |_| None, MAX_EXTERNAL)
+    let check = |tool: &Declared| {
+        let why = "the name is reserved, or not 1 to 64 of A-Z a-z 0-9 _ -";
+        (!is_tool_name(&tool.name)).then_some(why)
+    };
+    entries(tools, |tool| &tool.name, check, MAX_EXTERNAL)
 }
 
 /// Checks each entry of a list, that no name occurs twice, and that there are at most `most` entries.

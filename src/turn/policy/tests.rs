@@ -170,8 +170,13 @@ fn every_decision_matches_the_table() {
                         };
                         row.operators = layer < 3;
                         let session = SessionPermissions { yolo, grants: grants.clone(), ..session(own) };
-                        let permissions =
-                            Permissions { layers, session: &session, context_files: &[], read_only };
+                        let permissions = Permissions {
+                            layers,
+                            definition: Vec::new(),
+                            session: &session,
+                            context_files: &[],
+                            read_only,
+                        };
                         let verdict = permissions.decide(&spec, &args);
                         let context =
                             || format!("layer {layer}, {given:?}, {session:?}, {read_only}, {spec:?}");
@@ -203,13 +208,23 @@ fn the_stricter_of_two_layers_applies() {
             let expected = first.max(second).unwrap_or(Policy::Ask);
             let defaults = SessionPermissions::default();
             for layers in [vec![&one, &other, &none], vec![&none, &one, &other], vec![&other, &none, &one]] {
-                let permissions =
-                    Permissions { layers, session: &defaults, context_files: &[], read_only: false };
+                let permissions = Permissions {
+                    layers,
+                    definition: Vec::new(),
+                    session: &defaults,
+                    context_files: &[],
+                    read_only: false,
+                };
                 assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
             }
             let own = session(one.clone());
-            let permissions =
-                Permissions { layers: vec![&other], session: &own, context_files: &[], read_only: false };
+            let permissions = Permissions {
+                layers: vec![&other],
+                definition: Vec::new(),
+                session: &own,
+                context_files: &[],
+                read_only: false,
+            };
             assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
         }
     }
@@ -218,8 +233,14 @@ fn the_stricter_of_two_layers_applies() {
 /// Returns the decision of a session with these permissions.
 fn decide(session: &SessionPermissions, tool: &ToolSpec, args: Value) -> Policy {
     kind(
-        &Permissions { layers: Vec::new(), session, context_files: &[], read_only: false }
-            .decide(tool, &args),
+        &Permissions {
+            layers: Vec::new(),
+            definition: Vec::new(),
+            session,
+            context_files: &[],
+            read_only: false,
+        }
+        .decide(tool, &args),
     )
 }
 
@@ -228,7 +249,8 @@ fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
     let files = ["AGENTS.md", "docs/style.md", "skills"].map(|path| FilePath::parse(path).unwrap());
     let verdict = |operators: &Rules, session: &SessionPermissions, tool: &ToolSpec, args: Value| {
         let layers = vec![operators];
-        Permissions { layers, session, context_files: &files, read_only: false }.decide(tool, &args)
+        Permissions { layers, definition: Vec::new(), session, context_files: &files, read_only: false }
+            .decide(tool, &args)
     };
     let (edit, read) = (tool("write", Category::Edit), tool("read", Category::Read));
     let allow = |default| Rules { default: Some(default), ..Rules::default() };
@@ -269,6 +291,42 @@ fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
 }
 
 #[test]
+fn a_definition_can_only_restrict_what_the_tenant_and_the_deployment_decide() {
+    use Policy::{Allow, Ask, Deny};
+    let (write, shell) = (tool("write", Category::Edit), tool("shell", Category::Execute));
+    let allows = Rules {
+        tools: [("write".into(), Allow)].into(),
+        categories: [(Category::Execute, Allow)].into(),
+        patterns: vec![pattern("**", Allow)],
+        default: Some(Allow),
+    };
+    let none = Rules::new();
+    let session = SessionPermissions::default();
+    let verdict = |deployment: &Rules, definition: &Rules, spec: &ToolSpec| {
+        let (layers, context_files) = (vec![&none, deployment], &[FilePath::parse("AGENTS.md").unwrap()]);
+        let definition = vec![definition, definition];
+        let permissions =
+            Permissions { layers, definition, session: &session, context_files, read_only: false };
+        let verdict = permissions.decide(spec, &json!({"path": "AGENTS.md"}));
+        assert_eq!(permissions.hides(spec), kind(&verdict) == Deny, "{spec:?}");
+        kind(&verdict)
+    };
+    for policy in [Deny, Ask] {
+        let by_default = rules(None, None, None, Some(policy));
+        assert_eq!(
+            [verdict(&by_default, &allows, &write), verdict(&by_default, &allows, &shell)],
+            [policy; 2]
+        );
+        assert_eq!(verdict(&rules(None, None, Some(policy), None), &allows, &write), policy);
+        let open = rules(None, None, None, Some(Allow));
+        assert_eq!(verdict(&open, &rules(Some(policy), None, None, None), &write), policy);
+    }
+    assert_eq!(verdict(&none, &allows, &shell), Allow);
+    // The built-in default for context files is the operator's to lift.
+    assert_eq!(verdict(&none, &allows, &write), Ask);
+}
+
+#[test]
 fn grants_apply_within_their_session() {
     use Policy::{Allow, Ask, Deny};
     let (write, shell) = (tool("write", Category::Edit), tool("shell", Category::Execute));
@@ -280,7 +338,13 @@ fn grants_apply_within_their_session() {
     assert_eq!(decide(&yolo, &write, json!({})), Allow);
     let denied = SessionPermissions { tools: [("write".into(), Deny)].into(), ..yolo };
     assert_eq!(decide(&denied, &write, json!({})), Deny);
-    let offered = Permissions { layers: Vec::new(), session: &denied, context_files: &[], read_only: false };
+    let offered = Permissions {
+        layers: Vec::new(),
+        definition: Vec::new(),
+        session: &denied,
+        context_files: &[],
+        read_only: false,
+    };
     assert!(offered.hides(&write) && !offered.hides(&shell));
     // An `ask` rule for a tool outranks a grant for its category.
     let mut granted = defaults;
@@ -297,7 +361,13 @@ fn grants_apply_within_their_session() {
     assert_eq!(decide(&git, &shell, json!({"command": "git push"})), Allow);
     assert_eq!(decide(&git, &shell, json!({"command": "git push --force origin"})), Deny);
     assert_eq!(decide(&git, &shell, json!({"command": "ls"})), Ask);
-    let offered = Permissions { layers: Vec::new(), session: &git, context_files: &[], read_only: false };
+    let offered = Permissions {
+        layers: Vec::new(),
+        definition: Vec::new(),
+        session: &git,
+        context_files: &[],
+        read_only: false,
+    };
     assert!(!offered.hides(&shell), "other calls of the tool may run");
 }
 
@@ -306,15 +376,23 @@ fn a_denial_names_its_layer_and_rule() {
     let (denies, none) = (rules(Some(Policy::Deny), None, None, None), Rules::default());
     let defaults = SessionPermissions::default();
     let write = tool("write", Category::Edit);
-    for (place, name) in ["tenant", "deployment", "agent", "mode"].into_iter().enumerate() {
-        let mut layers = vec![&none; 4];
+    for (place, name) in ["tenant", "deployment", "mode", "agent", "mode"].into_iter().enumerate() {
+        let mut layers = vec![&none; 5];
         *layers.get_mut(place).unwrap() = &denies;
-        let permissions = Permissions { layers, session: &defaults, context_files: &[], read_only: false };
+        let definition = layers.split_off(3);
+        let permissions =
+            Permissions { layers, definition, session: &defaults, context_files: &[], read_only: false };
         let Verdict::Deny(reason) = permissions.decide(&write, &json!({})) else { panic!("denied") };
         assert_eq!(reason, format!("a rule of the {name} forbids write"));
     }
     let own = session(rules(None, None, Some(Policy::Deny), None));
-    let permissions = Permissions { layers: Vec::new(), session: &own, context_files: &[], read_only: false };
+    let permissions = Permissions {
+        layers: Vec::new(),
+        definition: Vec::new(),
+        session: &own,
+        context_files: &[],
+        read_only: false,
+    };
     let denied = Verdict::Deny("a rule of the session forbids all edit tools".into());
     assert_eq!(permissions.decide(&write, &json!({})), denied);
 }
@@ -516,8 +594,13 @@ fn control_tools_run_unless_a_rule_names_them() {
             ..Rules::default()
         };
         let defaults = SessionPermissions::default();
-        let permissions =
-            Permissions { layers: vec![&given], session: &defaults, context_files: &[], read_only: true };
+        let permissions = Permissions {
+            layers: vec![&given],
+            definition: Vec::new(),
+            session: &defaults,
+            context_files: &[],
+            read_only: true,
+        };
         assert_eq!(permissions.decide(&control, &args), Verdict::Allow);
         assert!(!permissions.hides(&control));
     }
@@ -623,7 +706,7 @@ proptest! {
                 Change::ReadOnly(on) => read_only = on,
             }
             let own = SessionPermissions { yolo, grants: grants.clone(), ..session(layers[3].clone()) };
-            let permissions = Permissions { layers: layers[..3].iter().collect(), session: &own, context_files: &[], read_only };
+            let permissions = Permissions { layers: layers[..3].iter().collect(), definition: Vec::new(), session: &own, context_files: &[], read_only };
             let verdict = permissions.decide(&spec, &args);
             let deny = Some(&Policy::Deny);
             // Denied by the tool, the category, or any single pattern on its own.
@@ -676,8 +759,14 @@ fn the_operators_rules_hold_against_the_user_and_say_who_decides() {
         ..SessionPermissions::default()
     };
     let decide = |rules: &Rules, session: &SessionPermissions| {
-        Permissions { layers: vec![rules], session, context_files: &[], read_only: false }
-            .decide(&spec, &args)
+        Permissions {
+            layers: vec![rules],
+            definition: Vec::new(),
+            session,
+            context_files: &[],
+            read_only: false,
+        }
+        .decide(&spec, &args)
     };
     for ask in [json!("ask"), json!({"policy": "ask"}), json!({"policy": "ask", "by": "approver"})] {
         for rules in
