@@ -102,12 +102,12 @@ pub(super) async fn put(call: &TenantCall<'_>) -> Result<Response, Problem> {
         let detail = format!("a definition has at most {MAX_BYTES} bytes (1 MiB)");
         return Err(Problem::new(ErrorCode::PayloadTooLarge, detail));
     }
-    let json: Map<String, Value> = body::json(call.request)?;
-    let definition = Definition::parse(json.clone()).map_err(Problem::fields)?;
+    let definition = Definition::parse(body::json(call.request)?).map_err(Problem::fields)?;
     let faults = gateway.agents.faults(&definition, &call.caller.policy.limits)?;
     if !faults.is_empty() {
         return Err(Problem::fields(faults));
     }
+    let json = definition.to_json()?;
     let all = gateway.agents.store().summaries(tenant).await?;
     let read = all.iter().map(|own| &own.entry).find(|entry| entry.id == agent);
     let living = read.filter(|entry| entry.deleted_at.is_none());

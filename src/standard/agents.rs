@@ -117,11 +117,7 @@ impl Agents {
     /// # Errors
     /// If it cannot be written as JSON.
     pub fn deployments_definition(&self) -> Result<Map<String, Value>, Problem> {
-        match serde_json::to_value((self.parts.settings)()) {
-            Ok(Value::Object(json)) => Ok(json),
-            Ok(_) => Err(Problem::internal("a definition is not an object")),
-            Err(error) => Err(Problem::internal(error.to_string())),
-        }
+        (self.parts.settings)().to_json()
     }
 
     /// Returns whether the deployment has an agent.

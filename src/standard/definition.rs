@@ -16,7 +16,7 @@ use crate::agent::{Judge, ToolFilter, external_tool::Declared};
 use crate::mcp::McpServer;
 use crate::tools::http_tool;
 use crate::types::{
-    BudgetPatch, FieldError, FilePath, Mode, Rules, SubagentKind, Thinking, json::from_value,
+    BudgetPatch, FieldError, FilePath, Mode, Problem, Rules, SubagentKind, Thinking, json::from_value,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -242,5 +242,17 @@ impl Definition {
             return Err(faults);
         }
         from_value(Value::Object(json)).map_err(|error| vec![error])
+    }
+
+    /// Returns the definition as JSON, without fields that are absent or `null`.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn to_json(&self) -> Result<Map<String, Value>, Problem> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(json)) => Ok(json),
+            Ok(_) => Err(Problem::internal("a definition is not an object")),
+            Err(error) => Err(Problem::internal(error.to_string())),
+        }
     }
 }

@@ -45,11 +45,12 @@ fn each_push_is_a_version_and_an_earlier_one_can_be_activated() {
     assert_eq!(first.header("etag"), Some("\"1\""));
     let second = push(&stage, &admin, &json!({"name": "Support", "instructions": "Be kind."}));
     assert_eq!((second.status, version(&second)), (200, 2));
-    // The same definition again makes no version.
-    let same = push(&stage, &admin, &json!({"name": "Support", "instructions": "Be kind."}));
+    // The same definition again makes no version; `null` is an absent field.
+    let same = push(&stage, &admin, &json!({"name": "Support", "instructions": "Be kind.", "model": null}));
     assert_eq!((same.status, version(&same)), (200, 2));
     let shown = stage.answer(get(AGENT).bearer(&user));
     assert_eq!((version(&shown), &shown.body["name"]), (2, &json!("Support")));
+    assert!(same.body.get("model").is_none(), "{}", same.body);
     assert!(shown.body.get("instructions").is_none(), "instructions are not for users: {}", shown.body);
     let old = stage.answer(get("/v1/agents/support?version=1").bearer(&admin));
     assert_eq!((version(&old), &old.body["instructions"]), (1, &json!("Be brief.")));
@@ -183,14 +184,16 @@ fn only_administrators_of_the_tenant_change_its_agents() {
 #[test]
 fn a_definition_names_only_models_that_the_tenant_may_use() {
     let (stage, admin, _) = with_keys();
-    let definition =
-        json!({ "model": "demo/echo", "judges": [{"name": "j", "instructions": "?", "model": "demo/echo"}] });
+    let definition = json!({ "model": "demo/echo", "modes": [{"id": "m", "default_model": "demo/echo"}] });
     let limits = json!({ "limits": { "models": ["openai/*"] } });
     stage.answer(request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&limits));
     stage.clock.advance(Duration::from_mins(2));
     let refused = push(&stage, &admin, &definition);
-    assert_eq!((refused.status, pointers(&refused)), (422, vec!["/judges/0/model".into(), "/model".into()]));
-    stage.answer(request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "limits": {} })));
+    assert_eq!(
+        (refused.status, pointers(&refused)),
+        (422, vec!["/model".into(), "/modes/0/default_model".into()])
+    );
+    stage.answer(request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "limits": null })));
     stage.clock.advance(Duration::from_mins(2));
     assert_eq!(push(&stage, &admin, &definition).status, 201);
 }

@@ -21,15 +21,16 @@ fn pointers(answer: &Answer) -> Vec<&str> {
 }
 
 #[test]
-fn a_definition_with_http_tools_is_stored_as_it_was_sent() {
+fn a_definition_with_http_tools_is_stored_with_its_defaults() {
     let (stage, admin) = with_key();
-    let tools = json!([{
+    let mut tools = json!([{
         "name": "find_order", "description": "Finds an order.", "method": "GET",
         "url": "https://shop.example.com/orders/{{id}}?expand={{expand}}",
         "parameters": {"properties": {"id": {"type": "integer"}, "expand": {"type": "string"}}, "required": ["id"]},
         "headers": {"Authorization": "Bearer ${secret:SHOP_TOKEN}"}, "timeout_s": 10, "result": "/order",
     }]);
     let stored = push(&stage, &admin, &json!({"http_tools": tools, "tools": {"deny": ["find_order"]}}));
+    tools[0]["category"] = json!("other");
     assert_eq!((stored.status, &stored.body["http_tools"]), (201, &tools));
     let shown = stage.answer(get("/v1/agents/support").bearer(&admin));
     assert_eq!(shown.body["http_tools"], tools);
