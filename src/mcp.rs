@@ -9,6 +9,7 @@
 //! instructions.
 
 mod connection;
+mod endpoint;
 mod error;
 mod headers;
 mod listing;

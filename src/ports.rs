@@ -20,6 +20,7 @@ pub mod memory;
 pub mod memory_spaces;
 pub mod model;
 pub mod moves;
+pub(crate) mod outbound;
 pub mod peers;
 pub mod public_url;
 pub mod reader;

@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod expiring;
 pub mod glob;
+pub mod header;
 pub mod id;
 pub mod json;
 pub mod message;

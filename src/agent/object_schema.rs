@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 /// Maximum number of schema errors reported to the model.
 const MAX_REPORTED: usize = 8;
+/// Maximum length of the name of an argument.
+pub const MAX_NAME: usize = 64;
 
 /// Completes the declared schema of a tool's arguments to an object schema, which providers require.
 ///
@@ -20,6 +22,22 @@ pub fn complete(mut parameters: Map<String, Value>) -> Result<Value, FieldError>
     let parameters = Value::Object(parameters);
     schema::check(&parameters)?;
     Ok(parameters)
+}
+
+/// Returns whether all providers accept the name of an argument. A provider refuses each request with another one.
+pub fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_in_name)
+}
+
+/// Returns whether the name of an argument may have a character.
+pub fn is_in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// Returns the first argument of an object schema whose name some provider refuses.
+pub fn bad_name(parameters: &Value) -> Option<&str> {
+    let properties = parameters.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(Map::keys).map(String::as_str).find(|name| !is_name(name))
 }
 
 /// Checks arguments against a schema of [`complete`].

@@ -99,7 +99,13 @@ impl Secrets for TenantSecrets {
             return Ok(Some(value));
         }
         let changes = self.changes.get();
-        let Some(encrypted) = self.store.encrypted(tenant, name).await? else { return Ok(None) };
+        let encrypted = self.store.encrypted(tenant, name).await.inspect_err(|error| {
+            let cause = error.to_string();
+            self.log.error(
+                &json!({ "event": "secret.not_read", "tenant": tenant, "name": name, "cause": cause }),
+            );
+        });
+        let Some(encrypted) = encrypted? else { return Ok(None) };
         let cipher = self.admin_key.as_deref().map(Cipher::new);
         let Some(value) = cipher.and_then(|cipher| cipher.decrypt(&context, &encrypted)) else {
             let cause = "was the operator's key changed?";

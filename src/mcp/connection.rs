@@ -1,5 +1,6 @@
 //! Speaks with one server, in the era that it supports.
 
+use super::endpoint::{Endpoint, Target};
 use super::error::McpError;
 use super::headers::encoded;
 use super::message::{Incoming, Reader};
@@ -8,8 +9,8 @@ use super::protocol::{
     VERSION_HEADER,
 };
 use super::server::McpServer;
-use crate::ports::{AllowedHosts, Clock, Http, HttpRequest, HttpResponse, Secrets, secrets::completed};
-use crate::types::{TenantId, expiring::Expiring};
+use crate::ports::{AllowedHosts, Clock, Http, HttpRequest, HttpResponse, Secrets};
+use crate::types::{Invalid, TenantId, expiring::Expiring, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::{
@@ -48,6 +49,8 @@ pub struct Connection {
     name: String,
     tenant: TenantId,
     server: McpServer,
+    /// An older Worker may have stored a definition that this one refuses.
+    endpoint: Result<Endpoint, Invalid>,
     ports: Rc<Ports>,
     era: RefCell<Option<Era>>,
     /// The legacy sessions, by caller: `None` for a server without sessions. Callers share none, because a server may keep
@@ -81,6 +84,7 @@ impl Connection {
         Self {
             name: name.to_owned(),
             tenant: tenant.clone(),
+            endpoint: Endpoint::parse(&server.url, &server.headers),
             server,
             ports,
             era: RefCell::default(),
@@ -155,7 +159,9 @@ impl Connection {
         let params = json!({"requestId": id, "reason": "the caller has canceled the request"});
         let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
         // The request ends with or without this message.
-        let _ = self.send(legacy_headers(&version, session.as_deref()), &body).await;
+        if let Ok(target) = self.target().await {
+            let _ = self.send(&target, legacy_headers(&version, session.as_deref()), &body).await;
+        }
     }
 
     async fn era(&self) -> Result<Era, McpError> {
@@ -232,19 +238,20 @@ impl Connection {
         let params = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": client_info()});
         let id = self.new_id();
         let body = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
-        let response = self.send(Vec::new(), &body).await?;
+        let target = self.target().await?;
+        let response = self.send(&target, Vec::new(), &body).await?;
         let session = response.header(SESSION_HEADER).map(str::to_owned);
         if session.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_SESSION_ID) {
             return Err(McpError::Malformed("the id of its session is empty or too long"));
         }
-        let mut reader = Reader::new(response).await?;
-        let result = self.result(&mut reader, id, &[]).await?;
+        let mut reader = Reader::new(response, &target.redaction).await?;
+        let result = self.result(&target, &mut reader, id, &[]).await?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !LEGACY.contains(&&*version) && version != OLDEST {
             return Err(McpError::Malformed("it chose an unknown version of the protocol"));
         }
         let body = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        self.send(legacy_headers(&version, session.as_deref()), &body).await?;
+        self.send(&target, legacy_headers(&version, session.as_deref()), &body).await?;
         let (has_sessions, now) = (session.is_some(), self.ports.clock.now());
         self.sessions.put(caller.to_owned(), session, now + SESSION_TTL, now);
         Ok(Era::Legacy { version, has_sessions })
@@ -258,14 +265,17 @@ impl Connection {
         params: Map<String, Value>,
     ) -> Result<Value, McpError> {
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        let mut reader = Reader::new(self.send(headers.clone(), &body).await?).await?;
-        self.result(&mut reader, id, &headers).await
+        let target = self.target().await?;
+        let response = self.send(&target, headers.clone(), &body).await?;
+        let mut reader = Reader::new(response, &target.redaction).await?;
+        self.result(&target, &mut reader, id, &headers).await
     }
 
     /// Reads until the result. The client has declared no capability, so it refuses requests of the server.
     async fn result(
         &self,
-        reader: &mut Reader,
+        target: &Target,
+        reader: &mut Reader<'_>,
         id: u64,
         headers: &[(String, String)],
     ) -> Result<Value, McpError> {
@@ -280,26 +290,35 @@ impl Connection {
                             json!({"jsonrpc": "2.0", "id": id, "error": error})
                         }
                     };
-                    self.send(headers.to_vec(), &response).await?;
+                    self.send(target, headers.to_vec(), &response).await?;
                 }
             }
         }
     }
 
+    /// Returns where requests go now.
+    async fn target(&self) -> Result<Target, McpError> {
+        let endpoint = self.endpoint.as_ref().map_err(Clone::clone)?;
+        endpoint.target(self.ports.secrets.as_ref(), &self.tenant, &self.ports.hosts).await
+    }
+
     /// Sends a message with the headers of the definition.
-    async fn send(&self, own: Vec<(String, String)>, body: &Value) -> Result<HttpResponse, McpError> {
-        let secrets = self.ports.secrets.as_ref();
-        let url = completed(secrets, &self.tenant, &self.server.url).await?;
-        let url = self.ports.hosts.receiver(&url)?;
+    async fn send(
+        &self,
+        target: &Target,
+        own: Vec<(String, String)>,
+        body: &Value,
+    ) -> Result<HttpResponse, McpError> {
         let mut headers = vec![
             ("content-type".to_owned(), "application/json".to_owned()),
             ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
         ];
-        for (name, value) in &self.server.headers {
-            headers.push((name.to_ascii_lowercase(), completed(secrets, &self.tenant, value).await?));
-        }
+        headers.extend(target.headers.iter().cloned());
         headers.extend(own);
-        let body = Some(Bytes::from(body.to_string()));
+        if header::too_large(&headers) {
+            return Err(Invalid(header::too_large_text()).into());
+        }
+        let (url, body) = (target.url.clone(), Some(Bytes::from(body.to_string())));
         Ok(self.ports.http.send(HttpRequest { method: "POST", url, headers, body }).await?)
     }
 }

@@ -54,8 +54,8 @@ pub enum McpError {
     /// The URL or a header has a secret that cannot be read.
     #[error("cannot be asked: {0}")]
     Secret(#[from] SecretError),
-    /// The URL is not allowed.
-    #[error("cannot be asked: its URL is refused: {0}")]
+    /// The request cannot be sent.
+    #[error("cannot be asked: {0}")]
     Refused(#[from] Invalid),
 }
 

@@ -1,5 +1,6 @@
 //! The headers that repeat parts of a modern request, so that proxies need not read its body.
 
+use crate::types::header::is_token;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
@@ -97,12 +98,6 @@ pub(super) fn encoded(text: &str) -> String {
         return text.to_owned();
     }
     format!("=?base64?{}?=", STANDARD.encode(text))
-}
-
-/// Returns whether a text is a token of RFC 9110, such as the name of a header.
-pub(super) fn is_token(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(fits)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::error::{McpError, RpcError};
 use super::protocol::MODERN;
-use crate::ports::{HttpError, HttpResponse, event_stream::Splitter};
+use crate::ports::{HttpError, HttpResponse, event_stream::Splitter, outbound::Redaction};
 use bytes::Bytes;
 use futures::{StreamExt, stream::LocalBoxStream};
 use serde_json::Value;
@@ -24,8 +24,9 @@ pub(super) enum Incoming {
     Asked { id: Value, method: String },
 }
 
-/// Reads the messages of a response.
-pub(super) struct Reader {
+/// Reads the messages of a response, without the secrets of the request.
+pub(super) struct Reader<'a> {
+    redaction: &'a Redaction,
     body: LocalBoxStream<'static, Result<Bytes, HttpError>>,
     /// The splitter of a stream of events; `None` for one JSON text.
     events: Option<Splitter>,
@@ -35,12 +36,12 @@ pub(super) struct Reader {
     has_ended: bool,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
     /// Checks the head of a response.
     ///
     /// # Errors
     /// The status is no success.
-    pub async fn new(mut response: HttpResponse) -> Result<Self, McpError> {
+    pub async fn new(mut response: HttpResponse, redaction: &'a Redaction) -> Result<Self, McpError> {
         match response.status {
             200..=299 => {}
             300..=399 => return Err(McpError::Redirect),
@@ -53,7 +54,7 @@ impl Reader {
                         break;
                     }
                 }
-                let body: Option<Value> = serde_json::from_slice(&text).ok();
+                let body = serde_json::from_slice(&text).ok().map(|body| redaction.value(body));
                 let error = body.as_ref().and_then(|body| body.get("error")).and_then(rpc_error);
                 return Err(McpError::Status { status, error });
             }
@@ -61,6 +62,7 @@ impl Reader {
         let is_stream =
             response.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
         Ok(Self {
+            redaction,
             body: response.body,
             events: is_stream.then(Splitter::default),
             text: Vec::new(),
@@ -78,7 +80,7 @@ impl Reader {
     pub async fn next(&mut self, id: u64) -> Result<Incoming, McpError> {
         loop {
             while let Some(message) = self.ready.pop_front() {
-                if let Some(incoming) = incoming(message, id)? {
+                if let Some(incoming) = incoming(self.redaction.value(message), id)? {
                     return Ok(incoming);
                 }
             }

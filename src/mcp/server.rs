@@ -1,10 +1,10 @@
 //! A server as a definition of an agent names it.
 
-use super::headers::is_token;
-use crate::ports::{AllowedHosts, secrets};
-use crate::types::{FieldError, Invalid};
+use super::endpoint;
+use crate::ports::AllowedHosts;
+use crate::types::{FieldError, Invalid, header, json::escaped};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of servers of an agent.
 pub const MAX_SERVERS: usize = 16;
@@ -17,8 +17,7 @@ const MAX_TEXT: usize = 4_096;
 /// Maximum time of a call, in seconds.
 const MAX_TIMEOUT_S: u32 = 3_600;
 /// Headers that the client sets itself. Those of the protocol begin with `mcp-`.
-const OWN_HEADERS: [&str; 7] =
-    ["host", "connection", "content-length", "content-type", "transfer-encoding", "accept", "upgrade"];
+const OWN_HEADERS: [&str; 2] = ["accept", "content-type"];
 
 /// A server of MCP whose tools the agent has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -63,7 +62,7 @@ impl McpServer {
             faults.push(fault("", format!("expected at most {MAX_SERVERS} servers")));
         }
         for (name, server) in servers {
-            let at = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+            let at = format!("/{}", escaped(name));
             if !is_name(name) {
                 let detail = format!("expected a name of 1 to {MAX_NAME} of a-z 0-9 -");
                 faults.push(fault("", detail).below(&at));
@@ -81,18 +80,23 @@ impl McpServer {
         if self.headers.len() > MAX_HEADERS {
             faults.push(fault("/headers", format!("expected at most {MAX_HEADERS} headers")));
         }
+        let mut names = BTreeSet::new();
         for (name, value) in &self.headers {
             let lower = name.to_ascii_lowercase();
-            let at = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
-            if !is_token(name) {
+            let at = format!("/headers/{}", escaped(name));
+            if !header::is_token(name) {
                 faults.push(fault(&at, "not the name of a header"));
-            } else if OWN_HEADERS.contains(&&*lower) || lower.starts_with("mcp-") {
+            } else if !names.insert(lower.clone()) {
+                faults.push(fault(&at, "the header occurs twice"));
+            } else if header::is_of_connection(&lower)
+                || OWN_HEADERS.contains(&&*lower)
+                || lower.starts_with("mcp-")
+            {
                 faults.push(fault(&at, "the client sets this header"));
-            } else if value.len() > MAX_TEXT || value.chars().any(char::is_control) {
-                faults.push(fault(
-                    &at,
-                    format!("expected at most {MAX_TEXT} bytes without control characters"),
-                ));
+            } else if value.len() > MAX_TEXT {
+                faults.push(fault(&at, format!("longer than {MAX_TEXT} bytes")));
+            } else if let Err(why) = endpoint::header(value) {
+                faults.push(fault(&at, why.0));
             }
         }
         if self.timeout_s.is_some_and(|seconds| !(1..=MAX_TIMEOUT_S).contains(&seconds)) {
@@ -101,21 +105,12 @@ impl McpServer {
         faults
     }
 
-    /// Checks the URL with placeholders for the secrets. A secret cannot choose the host.
+    /// Checks the URL, with samples of the secrets.
     fn check_url(&self, hosts: &AllowedHosts) -> Result<(), Invalid> {
         if self.url.len() > MAX_TEXT {
             return Err(Invalid(format!("longer than {MAX_TEXT} bytes")));
         }
-        let mut whole = self.url.clone();
-        for name in secrets::names(&self.url) {
-            whole = whole.replace(&format!("${{secret:{name}}}"), "secret");
-        }
-        let fixed = self.url.split_once("${secret:").map_or(&*self.url, |(fixed, _)| fixed);
-        let authority = fixed.split_once("://").map_or("", |(_, rest)| rest);
-        if fixed.len() < self.url.len() && !authority.contains(['/', '?']) {
-            return Err("a secret can stand only after the host".into());
-        }
-        hosts.receiver(&whole).map(drop)
+        hosts.receiver(&endpoint::url(&self.url)?.sample()?).map(drop)
     }
 }
 
@@ -154,8 +149,13 @@ mod tests {
             "e": {"url": "https://10.0.0.1/"},
             "f": {"url": "https://${secret:HOST}/"},
             "g": {"url": "https://a.${secret:HOST}"},
-            "h": {"url": "https://example.com/", "timeout_s": 0, "headers": {"a b": "", "Host": "", "mcp-name": "", "x": "a\nb"}},
+            "h": {"url": "https://example.com/", "timeout_s": 0, "headers": {
+                "a b": "", "Host": "", "mcp-name": "", "x": "a\nb", "y": "${secret:A-B}", "z": "{{a}}", "Z": "",
+            }},
             "i": {"url": "127.0.0.1:4000"},
+            "j": {"url": "https:///${secret:HOST}/mcp"},
+            "k": {"url": "https://example.com/${secret:A-B}"},
+            "l": {"url": "https://example.com/{{a}}"},
         });
         let expected = [
             "/A",
@@ -168,8 +168,13 @@ mod tests {
             "/h/headers/a b",
             "/h/headers/mcp-name",
             "/h/headers/x",
+            "/h/headers/y",
+            "/h/headers/z",
             "/h/timeout_s",
             "/i/url",
+            "/j/url",
+            "/k/url",
+            "/l/url",
         ];
         assert_eq!(faults(bad), expected);
         let many: serde_json::Map<_, _> =

@@ -19,7 +19,8 @@ struct Vault;
 #[async_trait(?Send)]
 impl Secrets for Vault {
     async fn get(&self, _: &TenantId, name: &str) -> Result<Option<String>, DirectoryError> {
-        Ok((name == "KEY").then(|| "s3cret".to_owned()))
+        let all = [("KEY", "s3cret"), ("LINES", "one\ntwo")];
+        Ok(all.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned()))
     }
 }
 
@@ -282,6 +283,48 @@ fn failures_say_what_to_do_and_have_no_secret() {
         let error = call(&connection(&http, plain()), "a", 9).expect_err("a failure");
         assert_eq!(error.to_string(), expected);
     }
+}
+
+#[test]
+fn what_a_server_returns_has_no_secret() {
+    let definition =
+        json!({"url": "https://crm.example.com/mcp", "headers": {"Authorization": "Bearer ${secret:KEY}"}});
+    let answered = |status: u16, body: Value| {
+        let http = Rc::new(ScriptedHttp::default());
+        http.respond(200, result(1, &json!({"supportedVersions": ["2026-07-28"]})));
+        http.respond(status, body.to_string());
+        call(&connection(&http, definition.clone()), "a", 9)
+    };
+    let echo = json!({"content": [{"type": "text", "text": "Bearer s3cret"}], "structuredContent": {"s3cret": ["s3cret"]}});
+    let expected = json!({
+        "content": [{"type": "text", "text": "Bearer [secret KEY]"}],
+        "structuredContent": {"[secret KEY]": ["[secret KEY]"]},
+    });
+    assert_eq!(answered(200, json!({"jsonrpc": "2.0", "id": 9, "result": echo})), Ok(expected));
+    // The message is cut after the secret is removed.
+    let message = format!("{}s3cret", "x".repeat(997));
+    let error = json!({"jsonrpc": "2.0", "id": 9, "error": {"code": -32602, "message": message}});
+    for status in [200, 400] {
+        let error = answered(status, error.clone()).expect_err("an error").to_string();
+        assert!(!error.contains("s3c"), "{error}");
+    }
+    let stage = Stage::new(definition);
+    stage.lists(&json!([{"name": "a", "description": "s3cret"}]));
+    let described = stage.specs().remove(0).description;
+    assert!(described.ends_with("[secret KEY]"), "{described}");
+}
+
+#[test]
+fn a_secret_that_a_header_cannot_have_is_not_sent() {
+    let http = Rc::new(ScriptedHttp::default());
+    let server =
+        connection(&http, json!({"url": "https://crm.example.com/", "headers": {"X": "${secret:LINES}"}}));
+    let error = call(&server, "a", 9).expect_err("a failure").to_string();
+    assert_eq!(
+        error,
+        "cannot be asked: the value of its header `x` contains a control character, or one that is not ASCII"
+    );
+    assert_eq!(http.requests().len(), 0);
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::agent::{Judge, ToolFilter, external_tool::Declared};
 use crate::mcp::McpServer;
 use crate::tools::http_tool;
 use crate::types::{
-    BudgetPatch, FieldError, FilePath, Mode, Problem, Rules, SubagentKind, Thinking, json::from_value,
+    BudgetPatch, FieldError, FilePath, Mode, Problem, Rules, SubagentKind, Thinking,
+    json::{escaped, from_value},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -233,7 +234,7 @@ impl Definition {
         let fault = |(name, value): (&String, &Value)| {
             let field = Map::from_iter([(name.clone(), value.clone())]);
             let FieldError { pointer, detail } = from_value::<Self>(Value::Object(field)).err()?;
-            let unknown = || format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+            let unknown = || format!("/{}", escaped(name));
             let pointer = if pointer.is_empty() { unknown() } else { pointer };
             Some(FieldError { pointer, detail })
         };

@@ -5,10 +5,7 @@
 mod body;
 mod declared;
 mod openapi;
-mod redaction;
 mod reply;
-mod template;
-mod url;
 
 pub use declared::{Checked, Declared, Method};
 pub use openapi::OpenApi;
@@ -16,16 +13,15 @@ pub use openapi::OpenApi;
 use crate::agent::{DynTool, ToolContext, object_schema};
 use crate::ports::{
     AllowedHosts, Http, HttpRequest, Secrets, Unfinished,
-    secrets::{SecretError, completed},
+    outbound::{Redaction, Values},
+    secrets::{self, SecretError},
     within,
 };
 use crate::types::{Invalid, ToolOutcome, ToolSpec};
 use futures::{FutureExt, future::LocalBoxFuture};
-use redaction::Redaction;
 use reply::Reply;
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
-use template::Values;
 
 /// Maximum number of times that a request is sent again.
 const MAX_RETRIES: u32 = 2;
@@ -73,19 +69,11 @@ impl HttpTool {
 
     /// Reads the secrets of the request, by name.
     async fn secrets(&self, cx: &ToolContext) -> Result<BTreeMap<String, String>, Failed> {
-        let mut all = BTreeMap::new();
-        for name in &self.tool.secrets {
-            let secret = completed(&*self.ports.secrets, &cx.tenant, &format!("${{secret:{name}}}")).await;
-            let secret = secret.map_err(|error| match error {
-                missing @ SecretError::Missing(_) => Failed::Permanent(missing.to_string()),
-                // The cause is about the database.
-                SecretError::Store(_) => {
-                    Failed::Failure("the secrets of this tool cannot be read; try again".into())
-                }
-            })?;
-            all.insert(name.clone(), secret);
-        }
-        Ok(all)
+        let names = self.tool.secrets.iter().map(String::as_str);
+        secrets::read(&*self.ports.secrets, &cx.tenant, names).await.map_err(|error| match error {
+            missing @ SecretError::Missing(_) => Failed::Permanent(missing.to_string()),
+            failed @ SecretError::Store(_) => Failed::Failure(failed.to_string()),
+        })
     }
 
     async fn run(
@@ -175,7 +163,7 @@ impl DynTool for HttpTool {
     /// Returns the host, so that calls to one server do not run concurrently.
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         object_schema::check(&self.tool.spec.parameters, args)?;
-        Ok(vec![self.tool.host().to_owned()])
+        Ok(vec![self.tool.host()])
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
@@ -187,7 +175,7 @@ impl DynTool for HttpTool {
                     let ended = self.run(&args, &secrets, &redaction, &cx).await;
                     self.outcome(ended, &redaction)
                 }
-                Err(failed) => self.outcome(Err(failed), &Redaction::new(&BTreeMap::new())),
+                Err(failed) => self.outcome(Err(failed), &Redaction::default()),
             }
         }
         .boxed_local()

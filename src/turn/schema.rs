@@ -14,7 +14,7 @@ mod work;
 pub use coerce::coerce;
 pub use supported::{check, check_form};
 
-use crate::types::FieldError;
+use crate::types::{FieldError, json::escaped};
 use serde_json::{Map, Number, Value};
 use std::{
     cmp::Ordering,
@@ -355,11 +355,6 @@ fn list<'a>(keywords: &'a Map<String, Value>, keyword: &str) -> &'a [Value] {
 fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_encoding::percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
-}
-
-/// Escapes a segment of a JSON Pointer.
-fn escaped(segment: &str) -> String {
-    segment.replace('~', "~0").replace('/', "~1")
 }
 
 fn truncate(text: &str) -> String {

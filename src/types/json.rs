@@ -51,12 +51,17 @@ fn pointer(path: &Path) -> String {
         match segment {
             Segment::Seq { index } => out.push_str(&index.to_string()),
             Segment::Map { key: name } | Segment::Enum { variant: name } => {
-                out.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                out.push_str(&escaped(name));
             }
             Segment::Unknown => out.push('?'),
         }
     }
     out
+}
+
+/// Escapes a name for a JSON Pointer.
+pub fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Maximum nesting of arrays and objects in a request. Stored records add a few levels, and the parser

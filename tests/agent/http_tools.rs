@@ -238,5 +238,5 @@ fn a_call_that_cannot_be_sent_says_why() {
     let down = world(lookup(), json!({"id": "a"}), None);
     down.secrets.is_down.set(true);
     let reason = down.outcome()["reason"].as_str().unwrap().to_owned();
-    assert_eq!(reason, "the secrets of this tool cannot be read; try again");
+    assert_eq!(reason, "the secrets cannot be read; try again");
 }

@@ -1,7 +1,7 @@
 //! JSON bodies whose strings are templates.
 
-use super::template::{MissingArg, PLAIN, Template, Values};
-use crate::types::FieldError;
+use crate::ports::outbound::{Budget, PLAIN, Template, Unfilled, Values};
+use crate::types::{FieldError, json::escaped};
 use serde_json::{Map, Value};
 
 /// A JSON value whose strings are templates.
@@ -65,28 +65,38 @@ impl BodyTemplate {
 
     /// Inserts the values of a call. A string that is one placeholder becomes the argument itself. A member or an item
     /// without its argument is left out; `None` if the whole value is.
-    pub(super) fn fill(&self, values: &Values<'_>) -> Option<Value> {
+    ///
+    /// # Errors
+    /// The body would exceed the budget.
+    pub(super) fn fill(&self, values: &Values<'_>, budget: &Budget) -> Result<Option<Value>, Unfilled> {
         match self {
-            Self::Fixed(value) => Some(value.clone()),
+            Self::Fixed(value) => Ok(Some(value.clone())),
             Self::Text(template) => match template.only_arg() {
-                Some(arg) => values.args.get(arg).cloned(),
-                None => match template.fill(values, PLAIN) {
-                    Ok(text) => Some(text.into()),
-                    Err(MissingArg(_)) => None,
+                Some(arg) => {
+                    let Some(value) = values.args.get(arg) else { return Ok(None) };
+                    budget.spend(value.to_string().len())?;
+                    Ok(Some(value.clone()))
+                }
+                None => match template.fill(values, PLAIN, budget) {
+                    Ok(text) => Ok(Some(text.into())),
+                    Err(Unfilled::Missing(_)) => Ok(None),
+                    Err(too_large) => Err(too_large),
                 },
             },
-            Self::List(items) => Some(items.iter().filter_map(|item| item.fill(values)).collect()),
+            Self::List(items) => {
+                let items = items.iter().filter_map(|item| item.fill(values, budget).transpose());
+                Ok(Some(Value::Array(items.collect::<Result<_, _>>()?)))
+            }
             Self::Object(members) => {
-                let member = |(name, member): &(String, Self)| Some((name.clone(), member.fill(values)?));
-                Some(Value::Object(members.iter().filter_map(member).collect::<Map<_, _>>()))
+                let member = |(name, member): &(String, Self)| {
+                    let value = member.fill(values, budget).transpose()?;
+                    Some(value.map(|value| (name.clone(), value)))
+                };
+                let members = members.iter().filter_map(member).collect::<Result<Map<_, _>, _>>()?;
+                Ok(Some(Value::Object(members)))
             }
         }
     }
-}
-
-/// Escapes a name for a JSON Pointer.
-pub(super) fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]
@@ -101,7 +111,8 @@ mod tests {
         let template = BodyTemplate::parse(&body, "/body", &mut faults);
         assert_eq!(faults, []);
         let secrets = BTreeMap::from([("T".to_owned(), "\"t\"".to_owned())]);
-        template.fill(&Values { args: args.as_object().expect("arguments"), secrets: &secrets })
+        let values = Values { args: args.as_object().expect("arguments"), secrets: &secrets };
+        template.fill(&values, &Budget::new(1_000)).expect("a small body")
     }
 
     #[test]

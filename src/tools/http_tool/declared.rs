@@ -3,12 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::body::{BodyTemplate, escaped};
-use super::template::{PLAIN, Template, Values};
-use super::url::UrlTemplate;
+use super::body::BodyTemplate;
 use crate::agent::{object_schema, toolkit::is_tool_name};
+use crate::ports::outbound::{Budget, PLAIN, Template, Unfilled, UrlTemplate, Values};
 use crate::ports::{AllowedHosts, HttpRequest};
-use crate::types::{Category, Effect, FieldError, Invalid, ToolSpec};
+use crate::types::{Category, Effect, FieldError, Invalid, ToolSpec, header, json::escaped};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +17,8 @@ use std::time::Duration;
 const DEFAULT_TIMEOUT_S: u32 = 30;
 /// Maximum time of a call, in seconds.
 const MAX_TIMEOUT_S: u32 = 300;
+/// Maximum size of a body with its arguments, in bytes.
+const MAX_BODY: usize = 1 << 20;
 /// Maximum length of a description, in characters.
 const MAX_DESCRIPTION: usize = 4_000;
 
@@ -107,25 +108,11 @@ pub struct Checked {
     pub(super) secrets: BTreeSet<String>,
     method: Method,
     url: UrlTemplate,
-    /// A URL of a call, and its host.
+    /// A URL of a call.
     sample: String,
-    host: String,
     headers: Vec<(String, Template)>,
     body: Option<BodyTemplate>,
 }
-
-/// Headers that the connection sets.
-const OF_CONNECTION: &[&str] = &[
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 impl Checked {
     /// Checks a declaration.
@@ -161,13 +148,12 @@ impl Checked {
         let body = declared.body.as_ref().map(|body| BodyTemplate::parse(body, "/body", &mut faults));
         let url = UrlTemplate::parse(&declared.url).and_then(|url| {
             let sample = url.sample()?;
-            let host = host(&sample)?;
-            Ok((url, sample, host))
+            Ok((url, sample))
         });
         let url =
             url.map_err(|invalid| faults.push(FieldError { pointer: "/url".into(), detail: invalid.0 })).ok();
         let mut templates: Vec<(String, &Template)> = Vec::new();
-        templates.extend(url.iter().flat_map(|(url, ..)| url.templates()).map(|own| ("/url".into(), own)));
+        templates.extend(url.iter().flat_map(|(url, _)| url.templates()).map(|own| ("/url".into(), own)));
         templates.extend(headers.iter().map(|(name, own)| (format!("/headers/{name}"), own)));
         if let Some(body) = &body {
             body.templates("/body", &mut templates);
@@ -181,7 +167,7 @@ impl Checked {
         }
         let secrets =
             templates.iter().flat_map(|(_, template)| template.secrets()).map(str::to_owned).collect();
-        let Some((url, sample, host)) = url.filter(|_| faults.is_empty()) else { return Err(faults) };
+        let Some((url, sample)) = url.filter(|_| faults.is_empty()) else { return Err(faults) };
         let is_read = declared.method.is_read();
         let effect = declared.effect.unwrap_or(if is_read { Effect::NetworkRead } else { Effect::default() });
         let idempotent = declared.idempotent.unwrap_or(is_read);
@@ -200,7 +186,7 @@ impl Checked {
         };
         let (method, result) = (declared.method, declared.result);
         let timeout = Duration::from_secs(timeout_s.into());
-        Ok(Self { spec, timeout, result, secrets, method, url, sample, host, headers, body })
+        Ok(Self { spec, timeout, result, secrets, method, url, sample, headers, body })
     }
 
     /// Returns the tool's name.
@@ -209,8 +195,8 @@ impl Checked {
     }
 
     /// Returns the host of the requests.
-    pub(super) fn host(&self) -> &str {
-        &self.host
+    pub(super) fn host(&self) -> String {
+        self.url.host()
     }
 
     /// Checks that the operator allows the host.
@@ -224,15 +210,21 @@ impl Checked {
     /// Builds the request of a call.
     ///
     /// # Errors
-    /// An argument that is missing or cannot be used, or a host that is not allowed.
+    /// An argument that is missing or cannot be used, a host that is not allowed, or a request that is too large.
     pub(super) fn request(&self, values: &Values<'_>, allow: &AllowedHosts) -> Result<HttpRequest, Invalid> {
         let url = allow.receiver(&self.url.fill(values)?)?;
-        let mut headers = Vec::new();
+        let (mut headers, budget) = (Vec::new(), Budget::new(header::MAX_BYTES));
         for (name, template) in &self.headers {
-            let Ok(text) = template.fill(values, PLAIN) else { continue };
-            if text.chars().any(|c| c.is_control() || !c.is_ascii()) {
-                let why = "would contain a control character, or one that is not ASCII";
-                return Err(Invalid(format!("the request cannot be sent: its header `{name}` {why}")));
+            let text = match template.fill(values, PLAIN, &budget) {
+                Ok(text) => text,
+                Err(Unfilled::Missing(_)) => continue,
+                Err(Unfilled::TooLarge) => return Err(too_large("headers", header::MAX_BYTES)),
+            };
+            if !header::is_value(&text) {
+                let why = header::VALUE_RULE;
+                return Err(Invalid(format!(
+                    "the request cannot be sent: the value of its header `{name}` {why}"
+                )));
             }
             headers.push((name.clone(), text));
         }
@@ -242,19 +234,25 @@ impl Checked {
             }
         };
         default("accept", "application/json, text/*;q=0.9");
-        let body = self.body.as_ref().and_then(|body| body.fill(values));
+        let body = self.body.as_ref().map(|body| body.fill(values, &Budget::new(MAX_BODY))).transpose();
+        let body = body.map_err(|_too_large| too_large("body", MAX_BODY))?.flatten();
+        let body = body.map(|body| body.to_string());
+        if body.as_ref().is_some_and(|body| body.len() > MAX_BODY) {
+            return Err(too_large("body", MAX_BODY));
+        }
         if body.is_some() {
             default("content-type", "application/json");
         }
-        let body = body.map(|body| body.to_string().into());
+        if header::too_large(&headers) {
+            return Err(too_large("headers", header::MAX_BYTES));
+        }
+        let body = body.map(Into::into);
         Ok(HttpRequest { method: self.method.name(), url, headers, body })
     }
 }
 
-fn host(url: &str) -> Result<String, Invalid> {
-    let url = ::url::Url::parse(url).map_err(|error| format!("not an absolute URL: {error}"))?;
-    let host = url.host_str().filter(|_| matches!(url.scheme(), "http" | "https"));
-    host.map(str::to_owned).ok_or_else(|| "expected an absolute https URL".into())
+fn too_large(what: &str, most: usize) -> Invalid {
+    Invalid(format!("the request cannot be sent: its {what} would have more than {most} bytes"))
 }
 
 /// Returns the headers with their names in lower case.
@@ -265,16 +263,12 @@ fn checked_headers(
     let mut checked: Vec<(String, Template)> = Vec::new();
     for (name, text) in headers {
         let lower = name.to_ascii_lowercase();
-        let is_token = !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
         let parsed = match Template::parse(text) {
-            _ if !is_token => Err("is not the name of a header".to_owned()),
-            _ if OF_CONNECTION.contains(&&*lower) || lower.starts_with("proxy-") => {
-                Err("the connection sets this header".to_owned())
-            }
+            _ if !header::is_token(name) => Err("is not the name of a header".to_owned()),
+            _ if header::is_of_connection(&lower) => Err("the connection sets this header".to_owned()),
             _ if checked.iter().any(|(own, _)| *own == lower) => Err("occurs twice".to_owned()),
-            Ok(template) if template.text().chars().any(|c| c.is_control() || !c.is_ascii()) => {
-                Err("contains a control character, or one that is not ASCII".to_owned())
+            Ok(template) if !header::is_value(&template.text()) => {
+                Err(format!("the value {}", header::VALUE_RULE))
             }
             Ok(template) => Ok(template),
             Err(invalid) => Err(invalid.0),

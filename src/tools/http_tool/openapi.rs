@@ -3,9 +3,8 @@
 mod parameters;
 mod schema;
 
-use super::body::escaped;
 use super::declared::{Declared, Method};
-use crate::types::{Category, FieldError};
+use crate::types::{Category, FieldError, json::escaped};
 use parameters::Arguments;
 use schema::{Document, Fault};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Checks whether values can be validated against a schema.
 
-use super::{MAX_DEPTH, MAX_WORK, WRITE_BYTES, count, escaped, resolve, spend};
-use crate::types::{FieldError, Invalid};
+use super::{MAX_DEPTH, MAX_WORK, WRITE_BYTES, count, resolve, spend};
+use crate::types::{FieldError, Invalid, json::escaped};
 use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},

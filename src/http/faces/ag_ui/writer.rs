@@ -7,7 +7,8 @@ use crate::session::{
     hub::Projection,
 };
 use crate::types::{
-    CallId, Delta, EventKind, MessageId, Pending, SessionId, StopReason, TurnEnd, TurnStatus, Usage, WaitKind,
+    CallId, Delta, EventKind, MessageId, Pending, SessionId, StopReason, TurnEnd, TurnStatus, Usage,
+    WaitKind, json::escaped,
 };
 use serde_json::{Map, Value, json};
 
@@ -138,7 +139,7 @@ impl Writer {
     /// Sends what has changed in the state that the client has.
     fn send_state(&mut self, out: &mut Vec<u8>) {
         let now = (self.read_state)();
-        let path = |key: &str| format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+        let path = |key: &str| format!("/{}", escaped(key));
         let gone = self.state.keys().filter(|key| !now.contains_key(*key));
         let gone = gone.map(|key| json!({"op": "remove", "path": path(key)}));
         let set = now.iter().filter(|(key, value)| self.state.get(*key) != Some(value));

@@ -2,13 +2,14 @@
 
 use super::super::declared::Method;
 use super::schema::{Document, Fault, fault};
+use crate::agent::object_schema;
+use crate::ports::outbound::encoded;
+use crate::types::json::escaped;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Headers that are not parameters, as OpenAPI says.
 const NO_PARAMETERS: &[&str] = &["accept", "content-type", "authorization"];
-/// Maximum length of the name of an argument.
-const MAX_NAME: usize = 64;
 /// The name of the argument for a body that is not an object.
 const BODY: &str = "body";
 
@@ -101,7 +102,7 @@ impl<'a> Arguments<'a> {
         let Some((media_type, content)) = contents.into_iter().find(|(name, _)| is_json(name)) else {
             return Err(fault(&format!("{at}/content"), "only JSON bodies are supported"));
         };
-        let at = format!("{at}/content/{}/schema", super::escaped(media_type));
+        let at = format!("{at}/content/{}/schema", escaped(media_type));
         let empty = &Value::Bool(true);
         let schema = self.document.schema(content.get("schema").unwrap_or(empty), &at)?;
         if media_type != "application/json" {
@@ -130,8 +131,8 @@ impl<'a> Arguments<'a> {
     /// Adds an argument, and returns its name.
     fn add(&mut self, name: &str, schema: Value, is_required: bool, at: &str) -> Result<String, Fault> {
         // Providers refuse other characters in the names of properties.
-        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
-        let arg: String = name.chars().map(plain).take(MAX_NAME).collect();
+        let plain = |c: char| if object_schema::is_in_name(c) { c } else { '_' };
+        let arg: String = name.chars().map(plain).take(object_schema::MAX_NAME).collect();
         if arg.is_empty() {
             return Err(fault(at, "the name is empty"));
         }
@@ -160,7 +161,7 @@ impl<'a> Arguments<'a> {
         url.push_str(rest);
         for (index, (name, arg)) in self.query.iter().enumerate() {
             let separator = if index == 0 { '?' } else { '&' };
-            url.push_str(&format!("{separator}{}={{{{{arg}}}}}", super::super::url::encoded(name)));
+            url.push_str(&format!("{separator}{}={{{{{arg}}}}}", encoded(name)));
         }
         Ok(url)
     }

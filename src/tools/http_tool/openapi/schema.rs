@@ -1,6 +1,6 @@
 //! References and schemas of an OpenAPI document.
 
-use crate::types::FieldError;
+use crate::types::{FieldError, json::escaped};
 use serde_json::{Map, Value};
 use std::cell::Cell;
 
@@ -108,7 +108,7 @@ impl<'a> Document<'a> {
         }
         let mut own = Map::new();
         for (name, value) in keywords {
-            let place = format!("{at}/{}", super::escaped(name));
+            let place = format!("{at}/{}", escaped(name));
             let name = name.as_str();
             let kept = match value {
                 _ if OF_ONE.contains(&name) => self.expanded(value, &place, open, depth + 1)?,
@@ -120,7 +120,7 @@ impl<'a> Document<'a> {
                 Value::Object(members) if OF_SEVERAL.contains(&name) => {
                     let mut all = Map::new();
                     for (key, member) in members.iter().filter(|(_, member)| member["readOnly"] != true) {
-                        let place = format!("{place}/{}", super::escaped(key));
+                        let place = format!("{place}/{}", escaped(key));
                         all.insert(key.clone(), self.expanded(member, &place, open, depth + 1)?);
                     }
                     Value::Object(all)

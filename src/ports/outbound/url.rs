@@ -1,11 +1,14 @@
 //! URLs with placeholders in path and query. The host is fixed, so that no argument chooses where a request goes.
 
-use super::template::{Encoding, MissingArg, Template, Values, split_outside};
+use super::template::{Budget, Encoding, Template, Unfilled, Values, split_outside};
 use crate::types::Invalid;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use url::{Origin, Url};
 
+/// Maximum size of a URL with its values, in bytes.
+const MAX_BYTES: usize = 16_000;
 /// All characters but the unreserved ones of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// All characters that cannot be in a segment of a path. Some servers expect the others as they are, such as the colon in
@@ -29,20 +32,22 @@ const PATH: Encoding = Encoding { arg: encoded, secret: in_segment };
 const QUERY: Encoding = Encoding { arg: encoded, secret: encoded };
 
 /// Encodes a text for any place in a URL.
-pub(super) fn encoded(text: &str) -> String {
+pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// Encodes a secret for a path.
-pub(super) fn in_segment(text: &str) -> String {
+pub fn in_segment(text: &str) -> String {
     utf8_percent_encode(text, NOT_IN_SEGMENT).to_string()
 }
 
 /// A URL with placeholders.
 #[derive(Clone, Debug)]
-pub(super) struct UrlTemplate {
-    /// Scheme, host and port.
-    origin: String,
+pub struct UrlTemplate {
+    /// Scheme, host and port as they are written.
+    start: String,
+    /// Scheme, host and port as clients read them.
+    origin: Origin,
     segments: Vec<Template>,
     query: Vec<(Template, Option<Template>)>,
 }
@@ -51,13 +56,17 @@ impl UrlTemplate {
     /// Parses a URL with placeholders.
     ///
     /// # Errors
-    /// A placeholder in the wrong place or form, or a character that a URL does not contain.
-    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
-        let (scheme, rest) = text.split_once("://").ok_or("expected an absolute https URL")?;
+    /// A placeholder in the wrong place or form, a character that a URL does not contain, or no host.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let (scheme, rest) = text.split_once("://").ok_or(NOT_ABSOLUTE)?;
         let (host, rest) =
             rest.split_at_checked(rest.find(['/', '?', '#']).unwrap_or(rest.len())).unwrap_or((rest, ""));
         if [scheme, host].iter().any(|part| part.contains("{{") || part.contains("${")) {
             return Err("arguments and secrets cannot be in the scheme, the host or the port".into());
+        }
+        // Clients skip further slashes, so that a part of the path would become the host.
+        if !matches!(scheme, "http" | "https") || host.is_empty() {
+            return Err(NOT_ABSOLUTE.into());
         }
         let parts = split_outside(rest, '?');
         let (path, query) = parts.split_first().ok_or("expected a path")?;
@@ -78,17 +87,27 @@ impl UrlTemplate {
             Ok((Template::parse(name)?, value))
         };
         let query = pairs.map(pair).collect::<Result<_, _>>()?;
-        Ok(Self { origin: format!("{scheme}://{host}"), segments, query })
+        let start = format!("{scheme}://{host}");
+        let origin = origin(&start)?;
+        Ok(Self { start, origin, segments, query })
+    }
+
+    /// Returns the host.
+    pub fn host(&self) -> String {
+        match &self.origin {
+            Origin::Tuple(_, host, _) => host.to_string(),
+            Origin::Opaque(_) => String::new(),
+        }
     }
 
     /// Returns the templates.
-    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let pairs = self.query.iter().flat_map(|(name, value)| std::iter::once(name).chain(value));
         self.segments.iter().chain(pairs)
     }
 
     /// Returns a URL of a call, for checks.
-    pub(super) fn sample(&self) -> Result<String, Invalid> {
+    pub fn sample(&self) -> Result<String, Invalid> {
         let args: Map<String, Value> =
             self.templates().flat_map(Template::args).map(|name| (name.to_owned(), "x".into())).collect();
         let secrets: BTreeMap<String, String> =
@@ -99,12 +118,15 @@ impl UrlTemplate {
     /// Inserts the values of a call. A pair of the query without its argument is left out.
     ///
     /// # Errors
-    /// An argument of the path that is missing, or that would change which path it is.
-    pub(super) fn fill(&self, values: &Values<'_>) -> Result<String, Invalid> {
-        let mut url = self.origin.clone();
+    /// An argument of the path that is missing, or that would change which path it is; a URL that is too long.
+    pub fn fill(&self, values: &Values<'_>) -> Result<String, Invalid> {
+        let (mut url, budget) = (self.start.clone(), Budget::new(MAX_BYTES));
         for segment in &self.segments {
-            let text = segment.fill(values, PATH).map_err(|MissingArg(name)| {
-                format!("the argument `{name}` is missing, and the path of the URL needs it")
+            let text = segment.fill(values, PATH, &budget).map_err(|unfilled| match unfilled {
+                Unfilled::Missing(name) => {
+                    format!("the argument `{name}` is missing, and the path of the URL needs it")
+                }
+                Unfilled::TooLarge => too_long(),
             })?;
             let dots = text.to_ascii_lowercase().replace("%2e", ".");
             if !segment.is_fixed() && matches!(&*dots, "" | "." | "..") {
@@ -116,26 +138,59 @@ impl UrlTemplate {
             url.push_str(&text);
         }
         let mut separator = '?';
-        for pair in self.query.iter().flat_map(|pair| pairs(pair, values)) {
-            url.push(separator);
-            url.push_str(&pair);
-            separator = '&';
+        for pair in &self.query {
+            for pair in pairs(pair, values, &budget).map_err(|_too_large| too_long())? {
+                url.push(separator);
+                url.push_str(&pair);
+                separator = '&';
+            }
         }
-        Ok(url)
+        if url.len() > MAX_BYTES {
+            return Err(too_long().into());
+        }
+        match origin(&url)? == self.origin {
+            true => Ok(url),
+            false => Err("the request would go to another host than the definition names".into()),
+        }
     }
 }
 
+const NOT_ABSOLUTE: &str = "expected an absolute https URL with a host";
+
+fn too_long() -> String {
+    format!("the request cannot be sent: its URL would have more than {MAX_BYTES} bytes")
+}
+
+fn origin(url: &str) -> Result<Origin, Invalid> {
+    let url = Url::parse(url).map_err(|error| format!("not an absolute URL: {error}"))?;
+    url.has_host().then(|| url.origin()).ok_or_else(|| NOT_ABSOLUTE.into())
+}
+
 /// Returns a pair of the query: once for each item if its value is a list, and not at all without its argument.
-fn pairs((name, value): &(Template, Option<Template>), values: &Values<'_>) -> Vec<String> {
-    let Ok(name) = name.fill(values, QUERY) else { return Vec::new() };
-    let Some(value) = value else { return vec![name] };
+fn pairs(
+    (name, value): &(Template, Option<Template>),
+    values: &Values<'_>,
+    budget: &Budget,
+) -> Result<Vec<String>, Unfilled> {
+    let fill = |template: &Template| match template.fill(values, QUERY, budget) {
+        Ok(text) => Ok(Some(text)),
+        Err(Unfilled::Missing(_)) => Ok(None),
+        Err(too_large) => Err(too_large),
+    };
+    let Some(name) = fill(name)? else { return Ok(Vec::new()) };
+    let Some(value) = value else { return Ok(vec![name]) };
     if let Some(arg) = value.only_arg()
         && let Some(Value::Array(items)) = values.args.get(arg)
     {
         let text = |item: &Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
-        return items.iter().map(|item| format!("{name}={}", encoded(&text(item)))).collect();
+        let pair = |item: &Value| {
+            let pair = format!("{name}={}", encoded(&text(item)));
+            budget.spend(pair.len())?;
+            Ok(pair)
+        };
+        return items.iter().map(pair).collect();
     }
-    value.fill(values, QUERY).map(|value| format!("{name}={value}")).into_iter().collect()
+    Ok(fill(value)?.map(|value| format!("{name}={value}")).into_iter().collect())
 }
 
 #[cfg(test)]
@@ -212,6 +267,14 @@ mod tests {
             "https://a.example/a#{{b}}",
             "https://a.example/{{a",
             "/relative",
+            "https:///{{host}}/x",
+            "https:////a.example/{{x}}",
+            "https:/a.example/{{x}}",
+            "https://?{{x}}",
+            "HTTPS://a.example/",
+            " https://a.example/",
+            "ftp://a.example/",
+            "ws://a.example/",
         ] {
             assert!(UrlTemplate::parse(bad).is_err(), "{bad}");
         }

@@ -3,7 +3,7 @@
 
 use crate::types::{Invalid, secret::check_name};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 const ARG: &str = "{{";
 const ARG_END: &str = "}}";
@@ -20,23 +20,49 @@ enum Piece {
 
 /// A text with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Template(Vec<Piece>);
+pub struct Template(Vec<Piece>);
 
-/// The name of an argument that a template needs and a call does not have.
+/// Why a template cannot be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MissingArg(pub(super) String);
+pub enum Unfilled {
+    /// The call does not have this argument, which the template needs.
+    Missing(String),
+    /// The text would exceed the budget.
+    TooLarge,
+}
+
+/// The bytes that filled templates may have together. One argument can be in many places, so the limit applies before a
+/// text is built.
+#[derive(Debug)]
+pub struct Budget(Cell<usize>);
+
+impl Budget {
+    /// Creates a budget.
+    pub fn new(bytes: usize) -> Self {
+        Self(Cell::new(bytes))
+    }
+
+    /// Subtracts bytes.
+    ///
+    /// # Errors
+    /// There are fewer left.
+    pub fn spend(&self, bytes: usize) -> Result<(), Unfilled> {
+        self.0.set(self.0.get().checked_sub(bytes).ok_or(Unfilled::TooLarge)?);
+        Ok(())
+    }
+}
 
 /// What a call inserts.
-pub(super) struct Values<'a> {
-    pub(super) args: &'a Map<String, Value>,
-    pub(super) secrets: &'a BTreeMap<String, String>,
+pub struct Values<'a> {
+    pub args: &'a Map<String, Value>,
+    pub secrets: &'a BTreeMap<String, String>,
 }
 
 impl Values<'_> {
     /// Returns an argument as text. `null` is no text.
-    fn text(&self, arg: &str) -> Result<String, MissingArg> {
+    fn text(&self, arg: &str) -> Result<String, Unfilled> {
         match self.args.get(arg) {
-            None | Some(Value::Null) => Err(MissingArg(arg.to_owned())),
+            None | Some(Value::Null) => Err(Unfilled::Missing(arg.to_owned())),
             Some(Value::String(text)) => Ok(text.clone()),
             Some(value) => Ok(value.to_string()),
         }
@@ -45,13 +71,13 @@ impl Values<'_> {
 
 /// How arguments and secrets are encoded for their place.
 #[derive(Clone, Copy)]
-pub(super) struct Encoding {
-    pub(super) arg: fn(&str) -> String,
-    pub(super) secret: fn(&str) -> String,
+pub struct Encoding {
+    pub arg: fn(&str) -> String,
+    pub secret: fn(&str) -> String,
 }
 
 /// Inserts texts unchanged.
-pub(super) const PLAIN: Encoding = Encoding { arg: str::to_owned, secret: str::to_owned };
+pub const PLAIN: Encoding = Encoding { arg: str::to_owned, secret: str::to_owned };
 
 /// Splits off the first placeholder: returns the text before it, the opening and closing marks, and the rest after the
 /// opening one.
@@ -68,7 +94,7 @@ impl Template {
     ///
     /// # Errors
     /// A placeholder that is not complete or has an invalid name.
-    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, open, close, after)) = first_placeholder(rest) {
             let (name, after) =
@@ -92,7 +118,7 @@ impl Template {
     }
 
     /// Returns the names of the arguments.
-    pub(super) fn args(&self) -> impl Iterator<Item = &str> {
+    pub fn args(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Arg(name) => Some(name.as_str()),
             Piece::Text(_) | Piece::Secret(_) => None,
@@ -100,7 +126,7 @@ impl Template {
     }
 
     /// Returns the names of the secrets.
-    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Secret(name) => Some(name.as_str()),
             Piece::Text(_) | Piece::Arg(_) => None,
@@ -108,7 +134,7 @@ impl Template {
     }
 
     /// Returns the argument of a template that consists of nothing else.
-    pub(super) fn only_arg(&self) -> Option<&str> {
+    pub fn only_arg(&self) -> Option<&str> {
         match self.0.as_slice() {
             [Piece::Arg(name)] => Some(name),
             _ => None,
@@ -116,12 +142,12 @@ impl Template {
     }
 
     /// Returns whether nothing is inserted.
-    pub(super) fn is_fixed(&self) -> bool {
+    pub fn is_fixed(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
     /// Returns the text outside of the placeholders.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let text = |piece: &Piece| match piece {
             Piece::Text(text) => Some(text.clone()),
             Piece::Arg(_) | Piece::Secret(_) => None,
@@ -130,17 +156,21 @@ impl Template {
     }
 
     /// Inserts the values of a call.
-    pub(super) fn fill(&self, values: &Values<'_>, encoding: Encoding) -> Result<String, MissingArg> {
+    ///
+    /// # Errors
+    /// An argument is missing, or the text would exceed the budget.
+    pub fn fill(&self, values: &Values<'_>, encoding: Encoding, budget: &Budget) -> Result<String, Unfilled> {
         self.0.iter().try_fold(String::new(), |mut whole, piece| {
-            match piece {
-                Piece::Text(text) => whole.push_str(text),
-                Piece::Arg(name) => whole.push_str(&(encoding.arg)(&values.text(name)?)),
-                // All secrets of a tool are read before a template is filled.
+            let text = match piece {
+                Piece::Text(text) => text.clone(),
+                Piece::Arg(name) => (encoding.arg)(&values.text(name)?),
+                // All secrets of a request are read before a template is filled.
                 Piece::Secret(name) => {
-                    let secret = values.secrets.get(name).map(String::as_str).unwrap_or_default();
-                    whole.push_str(&(encoding.secret)(secret));
+                    (encoding.secret)(values.secrets.get(name).map(String::as_str).unwrap_or_default())
                 }
-            }
+            };
+            budget.spend(text.len())?;
+            whole.push_str(&text);
             Ok(whole)
         })
     }
@@ -155,7 +185,7 @@ fn arg_name(name: &str) -> Result<String, Invalid> {
 }
 
 /// Splits a text at a character, except within placeholders. An incomplete placeholder reaches to the end.
-pub(super) fn split_outside(text: &str, at: char) -> Vec<&str> {
+pub fn split_outside(text: &str, at: char) -> Vec<&str> {
     let (mut parts, mut start, mut position) = (Vec::new(), 0, 0);
     let part = |start: usize, end: usize| text.get(start..end).unwrap_or_default();
     loop {
@@ -180,11 +210,11 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    fn filled(text: &str, args: Value) -> Result<String, MissingArg> {
+    fn filled(text: &str, args: Value) -> Result<String, Unfilled> {
         let secrets = BTreeMap::from([("A".to_owned(), "{{x}} ${secret:B}".to_owned())]);
         let args = args.as_object().cloned().unwrap_or_default();
         let values = Values { args: &args, secrets: &secrets };
-        Template::parse(text).expect("a template").fill(&values, PLAIN)
+        Template::parse(text).expect("a template").fill(&values, PLAIN, &Budget::new(100))
     }
 
     #[test]
@@ -196,8 +226,9 @@ mod tests {
         // Two arguments that form a reference together.
         let joined = filled("{{x}}{{y}}", json!({"x": "${secret:", "y": "A}"}));
         assert_eq!(joined.as_deref(), Ok("${secret:A}"));
-        assert_eq!(filled("{{a}}", json!({"a": null})), Err(MissingArg("a".into())));
-        assert_eq!(filled("{{a}}", json!({})), Err(MissingArg("a".into())));
+        assert_eq!(filled("{{a}}", json!({"a": null})), Err(Unfilled::Missing("a".into())));
+        assert_eq!(filled("{{a}}", json!({})), Err(Unfilled::Missing("a".into())));
+        assert_eq!(filled("{{a}}{{a}}", json!({"a": "x".repeat(51)})), Err(Unfilled::TooLarge));
     }
 
     #[test]

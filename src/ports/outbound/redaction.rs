@@ -2,10 +2,10 @@
 
 use super::url::{encoded, in_segment};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// The texts to remove.
-pub(super) struct Redaction(Vec<Form>);
+#[derive(Default)]
+pub struct Redaction(Vec<Form>);
 
 /// A form in which a secret is sent, and what replaces it.
 struct Form {
@@ -14,8 +14,8 @@ struct Form {
 }
 
 impl Redaction {
-    /// Creates the redaction of these secrets, by name.
-    pub(super) fn new(secrets: &BTreeMap<String, String>) -> Self {
+    /// Creates the redaction of these secrets: names and values.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let mut forms = Vec::new();
         for (name, secret) in secrets {
             let json = Value::from(secret.as_str()).to_string();
@@ -36,7 +36,7 @@ impl Redaction {
     }
 
     /// Removes the secrets from a text.
-    pub(super) fn text(&self, text: String) -> String {
+    pub fn text(&self, text: String) -> String {
         self.0.iter().fold(text, |text, form| match text.contains(&form.text) {
             true => text.replace(&form.text, &form.mark),
             false => text,
@@ -44,7 +44,7 @@ impl Redaction {
     }
 
     /// Removes the secrets from a JSON value, its names included.
-    pub(super) fn value(&self, value: Value) -> Value {
+    pub fn value(&self, value: Value) -> Value {
         match value {
             _ if self.0.is_empty() => value,
             Value::String(text) => Value::String(self.text(text)),
@@ -76,6 +76,7 @@ mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
     use serde_json::json;
+    use std::collections::BTreeMap;
 
     #[test]
     fn each_form_of_a_secret_is_removed() {
@@ -93,6 +94,6 @@ mod tests {
             "[secret A]": "[secret LONG]", "list": ["-[secret SHORT]-", "[secret SHORT]", true, null, 5],
         });
         assert_eq!(redaction.value(echo), expected);
-        assert_eq!(Redaction::new(&BTreeMap::new()).text("a".into()), "a");
+        assert_eq!(Redaction::default().text("a".into()), "a");
     }
 }
