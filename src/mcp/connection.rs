@@ -3,7 +3,7 @@
 use super::endpoint::{Endpoint, Target};
 use super::error::McpError;
 use super::headers::encoded;
-use super::message::{Incoming, Reader};
+use super::message::{Incoming, MAX_BYTES, MAX_LIST_BYTES, Reader};
 use super::protocol::{
     CAPABILITIES, CLIENT_INFO, LEGACY, METHOD_HEADER, MODERN, NAME_HEADER, SESSION_HEADER, VERSION,
     VERSION_HEADER,
@@ -29,6 +29,8 @@ const OLDEST: &str = "2024-11-05";
 const MAX_SESSION_ID: usize = 1_024;
 /// Maximum number of legacy sessions with one server.
 const MAX_SESSIONS: usize = 1_000;
+/// Maximum number of requests of a server that are answered during one request of the client.
+const MAX_ASKED: usize = 16;
 /// How long a legacy session is used. A server may end it earlier.
 const SESSION_TTL: Duration = Duration::from_hours(24);
 
@@ -77,6 +79,32 @@ pub(super) struct Outgoing<'a> {
     pub name: Option<&'a str>,
     /// More headers of a modern request.
     pub headers: Vec<(String, String)>,
+    /// Maximum size of the response, in bytes.
+    pub max_bytes: usize,
+    /// Whether it was sent, so that it may have taken effect.
+    pub is_sent: Cell<bool>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Creates a request that changes nothing.
+    fn read(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
+        let max_bytes = MAX_LIST_BYTES;
+        let (name, headers, is_sent) = (None, Vec::new(), Cell::default());
+        Self { caller: "", id, method, params, name, headers, max_bytes, is_sent }
+    }
+
+    /// Creates a call of a tool.
+    pub fn call(
+        caller: &'a str,
+        id: u64,
+        name: &'a str,
+        args: Map<String, Value>,
+        headers: Vec<(String, String)>,
+    ) -> Self {
+        let params = Map::from_iter([("name".into(), name.into()), ("arguments".into(), args.into())]);
+        let (method, max_bytes) = ("tools/call", MAX_BYTES);
+        Self { caller, id, method, params, name: Some(name), headers, max_bytes, is_sent: Cell::default() }
+    }
 }
 
 impl Connection {
@@ -138,9 +166,7 @@ impl Connection {
         params: Map<String, Value>,
     ) -> Result<Option<Value>, McpError> {
         self.era().await?;
-        let id = self.new_id();
-        let outgoing = Outgoing { caller: "", id, method, params, name: None, headers: Vec::new() };
-        match self.ask(&outgoing).await {
+        match self.ask(&Outgoing::read(self.new_id(), method, params)).await {
             Err(error) if error.code() == Some(UNKNOWN_METHOD) => Ok(None),
             Err(error) => {
                 // The server may speak otherwise now. The next list finds it out.
@@ -183,9 +209,7 @@ impl Connection {
 
     /// Returns whether the server supports the modern version.
     async fn discover(&self) -> Result<bool, McpError> {
-        let (id, method) = (self.new_id(), "server/discover");
-        let outgoing =
-            Outgoing { caller: "", id, method, params: Map::new(), name: None, headers: Vec::new() };
+        let outgoing = Outgoing::read(self.new_id(), "server/discover", Map::new());
         let result = self.ask_modern(&outgoing).await?;
         let versions = result.get("supportedVersions").and_then(Value::as_array);
         Ok(versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)))
@@ -200,7 +224,7 @@ impl Connection {
         headers.extend(outgoing.headers.iter().cloned());
         let mut params = outgoing.params.clone();
         params.insert("_meta".into(), json!({VERSION: MODERN, CAPABILITIES: {}, CLIENT_INFO: client_info()}));
-        self.exchange(headers, outgoing.id, outgoing.method, params).await
+        self.exchange(headers, outgoing, params).await
     }
 
     async fn ask_legacy(
@@ -222,10 +246,11 @@ impl Connection {
                 }
             };
             let headers = legacy_headers(version, session.as_deref());
-            let result = self.exchange(headers, outgoing.id, outgoing.method, outgoing.params.clone()).await;
+            let result = self.exchange(headers, outgoing, outgoing.params.clone()).await;
             match result {
-                // The server has ended the session. Some respond with 400.
-                Err(McpError::Status { status: 404 | 400, .. }) if session.is_some() && !is_new => {
+                // The server has not run the request, because it has ended the session.
+                Err(error) if error.is_of_session() && session.is_some() && !is_new => {
+                    outgoing.is_sent.set(false);
                     self.sessions.remove(outgoing.caller);
                 }
                 result => return result,
@@ -244,7 +269,7 @@ impl Connection {
         if session.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_SESSION_ID) {
             return Err(McpError::Malformed("the id of its session is empty or too long"));
         }
-        let mut reader = Reader::new(response, &target.redaction).await?;
+        let mut reader = Reader::new(response, &target.redaction, MAX_LIST_BYTES).await?;
         let result = self.result(&target, &mut reader, id, &[]).await?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !LEGACY.contains(&&*version) && version != OLDEST {
@@ -260,15 +285,17 @@ impl Connection {
     async fn exchange(
         &self,
         headers: Vec<(String, String)>,
-        id: u64,
-        method: &str,
+        outgoing: &Outgoing<'_>,
         params: Map<String, Value>,
     ) -> Result<Value, McpError> {
+        let Outgoing { id, method, max_bytes, is_sent, .. } = outgoing;
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let target = self.target().await?;
-        let response = self.send(&target, headers.clone(), &body).await?;
-        let mut reader = Reader::new(response, &target.redaction).await?;
-        self.result(&target, &mut reader, id, &headers).await
+        let request = request(&target, headers.clone(), &body)?;
+        is_sent.set(true);
+        let response = self.ports.http.send(request).await?;
+        let mut reader = Reader::new(response, &target.redaction, *max_bytes).await?;
+        self.result(&target, &mut reader, *id, &headers).await
     }
 
     /// Reads until the result. The client has declared no capability, so it refuses requests of the server.
@@ -279,7 +306,7 @@ impl Connection {
         id: u64,
         headers: &[(String, String)],
     ) -> Result<Value, McpError> {
-        loop {
+        for _ in 0..=MAX_ASKED {
             match reader.next(id).await? {
                 Incoming::Result(result) => return Ok(result),
                 Incoming::Asked { id, method } => {
@@ -290,10 +317,12 @@ impl Connection {
                             json!({"jsonrpc": "2.0", "id": id, "error": error})
                         }
                     };
-                    self.send(target, headers.to_vec(), &response).await?;
+                    // If this fails, the server decides what becomes of the client's request.
+                    let _ = self.send(target, headers.to_vec(), &response).await;
                 }
             }
         }
+        Err(McpError::Malformed("it has too many requests of its own"))
     }
 
     /// Returns where requests go now.
@@ -309,18 +338,23 @@ impl Connection {
         own: Vec<(String, String)>,
         body: &Value,
     ) -> Result<HttpResponse, McpError> {
-        let mut headers = vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
-        ];
-        headers.extend(target.headers.iter().cloned());
-        headers.extend(own);
-        if header::too_large(&headers) {
-            return Err(Invalid(header::too_large_text()).into());
-        }
-        let (url, body) = (target.url.clone(), Some(Bytes::from(body.to_string())));
-        Ok(self.ports.http.send(HttpRequest { method: "POST", url, headers, body }).await?)
+        Ok(self.ports.http.send(request(target, own, body)?).await?)
     }
+}
+
+/// Returns the request that sends a message with the headers of the definition.
+fn request(target: &Target, own: Vec<(String, String)>, body: &Value) -> Result<HttpRequest, Invalid> {
+    let mut headers = vec![
+        ("content-type".to_owned(), "application/json".to_owned()),
+        ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
+    ];
+    headers.extend(target.headers.iter().cloned());
+    headers.extend(own);
+    if header::too_large(&headers) {
+        return Err(Invalid(header::too_large_text()));
+    }
+    let (url, body) = (target.url.clone(), Some(Bytes::from(body.to_string())));
+    Ok(HttpRequest { method: "POST", url, headers, body })
 }
 
 fn legacy_headers(version: &str, session: Option<&str>) -> Vec<(String, String)> {

@@ -44,6 +44,8 @@ pub enum McpError {
         status: u16,
         /// The error in the body.
         error: Option<RpcError>,
+        /// Whether the body is about a session.
+        names_session: bool,
     },
     /// The server has refused the request.
     #[error("answered with the error {0}")]
@@ -85,13 +87,23 @@ impl McpError {
         }
     }
 
-    /// Returns whether the request may have taken effect.
+    /// Returns whether a request that was sent may have taken effect.
     pub fn is_uncertain(&self) -> bool {
         match self {
             Self::Unreachable | Self::Slow(_) | Self::Malformed(_) => true,
-            Self::Status { status, error } => error.is_none() && matches!(status, 500 | 502 | 504),
+            // Also of a proxy that has lost the server.
+            Self::Status { status, error, .. } => error.is_none() && (*status == 408 || *status >= 500),
             _ => false,
         }
+    }
+
+    /// Returns whether a legacy server has refused a request because it does not have its session. The protocol says 404;
+    /// some servers respond with 400.
+    pub(super) fn is_of_session(&self) -> bool {
+        matches!(
+            self,
+            Self::Status { status: 404, .. } | Self::Status { status: 400, names_session: true, .. }
+        )
     }
 
     /// Returns whether a request in the other era would fail in the same way.

@@ -19,6 +19,8 @@ use std::{
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of tools of a server.
 const MAX_TOOLS: usize = 128;
+/// Maximum size of what the model reads about the tools of a server, in bytes.
+const MAX_TOOLS_BYTES: usize = 256 << 10;
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 4;
 /// How long a list is used, unless the server says it.
@@ -129,7 +131,7 @@ impl McpServers {
     /// Asks a server for its tools. Returns how long the list can be used, too.
     async fn tools(&self, connection: &Rc<Connection>) -> Result<(Vec<Rc<McpTool>>, Duration), McpError> {
         let (mut tools, mut names, mut ttl) = (Vec::new(), BTreeSet::new(), None::<Duration>);
-        let mut cursor = None::<String>;
+        let (mut cursor, mut left) = (None::<String>, MAX_TOOLS_BYTES);
         for _ in 0..MAX_PAGES {
             let params = cursor.take().map(|cursor| ("cursor".to_owned(), cursor.into()));
             let Some(page) = connection.list("tools/list", Map::from_iter(params)).await? else { break };
@@ -141,10 +143,24 @@ impl McpServers {
                     self.left_out(connection, "the server has too many tools");
                     break;
                 }
-                match McpTool::new(Rc::clone(connection), tool) {
-                    Ok(tool) if names.insert(tool.spec().name) => tools.push(Rc::new(tool)),
-                    Ok(_) => self.left_out(connection, "another tool of the server has this name"),
-                    Err(why) => self.left_out(connection, why),
+                let tool = match McpTool::new(Rc::clone(connection), tool) {
+                    Ok(tool) => tool,
+                    Err(why) => {
+                        self.left_out(connection, why);
+                        continue;
+                    }
+                };
+                match left.checked_sub(tool.bytes()) {
+                    None => {
+                        self.left_out(connection, "the schemas and descriptions of the server are too large")
+                    }
+                    Some(_) if !names.insert(tool.spec().name) => {
+                        self.left_out(connection, "another tool of the server has this name");
+                    }
+                    Some(rest) => {
+                        left = rest;
+                        tools.push(Rc::new(tool));
+                    }
                 }
             }
             let said = page.get("ttlMs").and_then(Value::as_u64).map(Duration::from_millis);

@@ -8,8 +8,10 @@ use futures::{StreamExt, stream::LocalBoxStream};
 use serde_json::Value;
 use std::{collections::VecDeque, mem};
 
-/// Maximum size of a response, in bytes.
-pub(super) const MAX_BYTES: usize = 8 << 20;
+/// Maximum size of the response to a call, in bytes. Parsed, it takes many times this memory.
+pub(super) const MAX_BYTES: usize = 4 << 20;
+/// Maximum size of any other response, in bytes. Several servers are asked at once.
+pub(super) const MAX_LIST_BYTES: usize = 1 << 20;
 /// Maximum size of the body of an error, in bytes.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Maximum length of a server's error message, in characters.
@@ -31,7 +33,8 @@ pub(super) struct Reader<'a> {
     /// The splitter of a stream of events; `None` for one JSON text.
     events: Option<Splitter>,
     text: Vec<u8>,
-    bytes: usize,
+    /// Number of bytes that may still arrive.
+    left: usize,
     ready: VecDeque<Value>,
     has_ended: bool,
 }
@@ -41,7 +44,11 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// The status is no success.
-    pub async fn new(mut response: HttpResponse, redaction: &'a Redaction) -> Result<Self, McpError> {
+    pub async fn new(
+        mut response: HttpResponse,
+        redaction: &'a Redaction,
+        max_bytes: usize,
+    ) -> Result<Self, McpError> {
         match response.status {
             200..=299 => {}
             300..=399 => return Err(McpError::Redirect),
@@ -56,7 +63,8 @@ impl<'a> Reader<'a> {
                 }
                 let body = serde_json::from_slice(&text).ok().map(|body| redaction.value(body));
                 let error = body.as_ref().and_then(|body| body.get("error")).and_then(rpc_error);
-                return Err(McpError::Status { status, error });
+                let names_session = String::from_utf8_lossy(&text).to_lowercase().contains("session");
+                return Err(McpError::Status { status, error, names_session });
             }
         }
         let is_stream =
@@ -66,7 +74,7 @@ impl<'a> Reader<'a> {
             body: response.body,
             events: is_stream.then(Splitter::default),
             text: Vec::new(),
-            bytes: 0,
+            left: max_bytes,
             ready: VecDeque::new(),
             has_ended: false,
         })
@@ -95,10 +103,7 @@ impl<'a> Reader<'a> {
     }
 
     fn push(&mut self, chunk: &[u8]) -> Result<(), McpError> {
-        self.bytes += chunk.len();
-        if self.bytes > MAX_BYTES {
-            return Err(McpError::Malformed("it is too large"));
-        }
+        self.left = self.left.checked_sub(chunk.len()).ok_or(McpError::Malformed("it is too large"))?;
         match &mut self.events {
             Some(events) => {
                 let ready = &mut self.ready;

@@ -4,11 +4,14 @@ use super::error::McpError;
 use crate::types::{ToolOutcome, json};
 use serde_json::{Map, Value};
 
+/// Maximum length of a failure that a server explains, in characters.
+const MAX_REASON: usize = 4_000;
+
 /// Returns the outcome of a call of a server's tool.
-pub(super) fn of(server: &str, is_idempotent: bool, returned: Result<Value, McpError>) -> ToolOutcome {
+pub(super) fn of(server: &str, may_be_repeated: bool, returned: Result<Value, McpError>) -> ToolOutcome {
     match returned {
         Ok(result) => of_result(server, &result),
-        Err(error) if error.is_uncertain() && !is_idempotent => ToolOutcome::Unknown {
+        Err(error) if error.is_uncertain() && !may_be_repeated => ToolOutcome::Unknown {
             reason: format!(
                 "the MCP server {server:?} {error}; the call may or may not have taken effect. Check before you try again."
             ),
@@ -22,12 +25,13 @@ fn of_result(server: &str, result: &Value) -> ToolOutcome {
         return ToolOutcome::failure(format!(
             "the MCP server {server:?} wants input from a person before it runs this call, which is not supported here. \
              It asks for: {}. If you know it, pass it as an argument; otherwise ask the user what to do.",
-            wanted(result)
+            bounded(wanted(result))
         ));
     }
     let text = content(result);
     if result.get("isError") == Some(&Value::Bool(true)) {
-        let reason = if text.is_empty() { "the tool failed without an explanation".to_owned() } else { text };
+        let reason =
+            if text.is_empty() { "the tool failed without an explanation".to_owned() } else { bounded(text) };
         return ToolOutcome::failure(reason);
     }
     match result.get("structuredContent") {
@@ -36,6 +40,15 @@ fn of_result(server: &str, result: &Value) -> ToolOutcome {
         }
         _ => ToolOutcome::Result { result: Value::String(text) },
     }
+}
+
+/// Cuts a text that is too long for a failure.
+fn bounded(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_REASON) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Describes the input that a server wants, in its own words.
@@ -140,6 +153,9 @@ mod tests {
         let failed =
             result(json!({"isError": true, "content": [{"type": "text", "text": "no such customer"}]}));
         assert_eq!(failed, ToolOutcome::failure("no such customer"));
+        let long = json!({"isError": true, "content": [{"type": "text", "text": "é".repeat(5_000)}]});
+        let ToolOutcome::Failure { reason, .. } = result(long) else { panic!("no failure") };
+        assert_eq!(reason.chars().count(), 4_001);
         let asked = json!({"resultType": "input_required", "inputRequests": {
             "a": {"method": "elicitation/create", "params": {"message": "Which account?"}},
         }});
@@ -152,7 +168,13 @@ mod tests {
 
     #[test]
     fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
-        let lost = |is_idempotent| of("crm", is_idempotent, Err(McpError::Unreachable)).name();
+        let lost = |may_be_repeated| of("crm", may_be_repeated, Err(McpError::Unreachable)).name();
         assert_eq!((lost(false), lost(true)), ("unknown", "failure"));
+        let with_status = |status| {
+            let error = McpError::Status { status, error: None, names_session: false };
+            of("crm", false, Err(error)).name()
+        };
+        assert_eq!([408, 500, 503, 504, 524].map(with_status), ["unknown"; 5]);
+        assert_eq!([400, 404, 429].map(with_status), ["failure"; 3]);
     }
 }

@@ -89,16 +89,8 @@ fn error(id: u64, code: i64) -> Bytes {
 }
 
 fn call(connection: &Connection, caller: &str, id: u64) -> Result<Value, McpError> {
-    let params = Map::from_iter([("name".to_owned(), json!("add")), ("arguments".to_owned(), json!({}))]);
     let headers = vec![("mcp-param-a".to_owned(), "1".to_owned())];
-    block_on(connection.ask(&Outgoing {
-        caller,
-        id,
-        method: "tools/call",
-        params,
-        name: Some("add"),
-        headers,
-    }))
+    block_on(connection.ask(&Outgoing::call(caller, id, "add", Map::new(), headers)))
 }
 
 fn header<'a>(request: &'a HttpRequest, name: &str) -> Option<&'a str> {
@@ -236,12 +228,64 @@ fn requests_of_a_server_are_refused() {
         json!({"jsonrpc": "2.0", "id": 9, "result": {}}),
     );
     http.respond_with(200, EVENTS, events);
+    // The response to the ping is lost, which concerns only the server.
     http.respond(202, "");
-    http.respond(202, "");
+    http.respond(500, "");
     assert_eq!(call(&server, "a", 9), Ok(json!({})));
     let bodies: Vec<_> = http.requests().iter().skip(2).map(body).collect();
     assert_eq!((&bodies[0]["id"], &bodies[0]["result"]), (&json!("p"), &json!({})));
     assert_eq!((&bodies[1]["id"], &bodies[1]["error"]["code"]), (&json!("e"), &json!(-32601)));
+}
+
+#[test]
+fn a_server_cannot_ask_without_end() {
+    let http = Rc::new(ScriptedHttp::default());
+    http.respond(200, result(1, &json!({"supportedVersions": ["2026-07-28"]})));
+    let ping = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
+    http.respond_with(200, EVENTS, ping.repeat(1_000));
+    let error = call(&connection(&http, plain()), "a", 9);
+    assert_eq!(error, Err(McpError::Malformed("it has too many requests of its own")));
+    assert!(http.requests().len() < 25, "{}", http.requests().len());
+}
+
+#[test]
+fn a_call_is_sent_again_only_if_its_session_has_ended() {
+    for (body, is_of_session) in
+        [("Bad Request: No valid session ID provided", true), ("the order is closed", false)]
+    {
+        let http = Rc::new(ScriptedHttp::default());
+        let server = connection(&http, plain());
+        let handshake = |id: u64| {
+            let chosen = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+            http.respond_with(200, &[("mcp-session-id", "s")], result(id, &chosen));
+            http.respond(202, "");
+        };
+        http.respond(404, "");
+        handshake(2);
+        handshake(3);
+        http.respond(200, result(50, &json!({})));
+        assert!(call(&server, "a", 50).is_ok());
+        let before = http.requests().len();
+        http.respond(400, body);
+        handshake(4);
+        http.respond(200, result(51, &json!({})));
+        assert_eq!(call(&server, "a", 51).is_ok(), is_of_session);
+        assert_eq!(http.requests().len() - before, if is_of_session { 4 } else { 1 }, "{body}");
+    }
+}
+
+#[test]
+fn a_request_that_is_not_sent_has_no_effect() {
+    let is_sent = |http: &Rc<ScriptedHttp>| {
+        let server = connection(http, plain());
+        let outgoing = Outgoing::call("a", 9, "add", Map::new(), Vec::new());
+        assert_eq!(block_on(server.ask(&outgoing)), Err(McpError::Unreachable));
+        outgoing.is_sent.get()
+    };
+    let http = Rc::new(ScriptedHttp::default());
+    assert!(!is_sent(&http));
+    http.respond(200, result(1, &json!({"supportedVersions": ["2026-07-28"]})));
+    assert!(is_sent(&http));
 }
 
 #[test]
@@ -331,7 +375,7 @@ fn a_secret_that_a_header_cannot_have_is_not_sent() {
 fn a_response_is_bounded() {
     let http = Rc::new(ScriptedHttp::default());
     http.respond(200, result(1, &json!({"supportedVersions": ["2026-07-28"]})));
-    http.respond(200, vec![b' '; (8 << 20) + 1]);
+    http.respond(200, vec![b' '; (4 << 20) + 1]);
     assert_eq!(call(&connection(&http, plain()), "a", 9), Err(McpError::Malformed("it is too large")));
 }
 
@@ -350,6 +394,8 @@ fn listed_tools_are_named_and_described_safely() {
         {"name": "list", "inputSchema": {"type": "array"}},
         {"name": "broken", "inputSchema": {"type": "object", "properties": 7}},
         {"name": "deep", "inputSchema": nested},
+        {"name": "odd", "inputSchema": {"type": "object", "properties": {"a b": {}}}},
+        {"name": "wide", "inputSchema": {"type": "object", "properties": {"a".repeat(65): {}}}},
         {"name": "hidden"},
     ]));
     let specs = stage.specs();
@@ -360,7 +406,7 @@ fn listed_tools_are_named_and_described_safely() {
     assert!(described.chars().count() < 2_100 && !described.contains('\u{7}'));
     // It is not trusted, so what it says about effects does not count.
     assert_eq!((specs[0].effect, specs[0].idempotent), (Effect::Destructive, false));
-    assert_eq!(stage.logged().iter().filter(|line| line.contains("mcp.tool_left_out")).count(), 10);
+    assert_eq!(stage.logged().iter().filter(|line| line.contains("mcp.tool_left_out")).count(), 12);
 }
 
 #[test]
@@ -394,7 +440,7 @@ fn arguments_are_checked_as_far_as_possible() {
     let checked = |place: usize, args: Value| tools[place].check(&args).map_err(|invalid| invalid.0);
     assert_eq!(checked(0, json!({"n": 1})), Ok(vec![]));
     let misfit = checked(0, json!({"n": "x"})).expect_err("a misfit");
-    assert_eq!(misfit, "the arguments do not match the schema: /n: expected integer, found string");
+    assert_eq!(misfit, "the arguments do not match the schema at `/n`: expected integer, found string");
     assert_eq!((checked(1, json!({"n": 7})), checked(2, json!({"n": 7}))), (Ok(vec![]), Ok(vec![])));
     assert!(checked(1, json!([])).is_err());
 }
@@ -415,6 +461,11 @@ fn a_list_has_pages_and_an_end() {
     let many: Vec<_> = (0..200).map(|n| json!({"name": format!("t{n}")})).collect();
     stage.lists(&json!(many));
     assert_eq!(stage.specs().len(), 128);
+    let stage = Stage::new(plain());
+    let large =
+        |n| json!({"name": format!("t{n}"), "inputSchema": {"type": "object", "title": "x".repeat(30_000)}});
+    stage.lists(&json!((0..20).map(large).collect::<Vec<_>>()));
+    assert_eq!(stage.specs().len(), 8);
 }
 
 #[test]

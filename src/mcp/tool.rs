@@ -4,7 +4,7 @@ use super::connection::{Connection, Outgoing};
 use super::error::McpError;
 use super::headers::{Mirrored, mirrored, of_arguments};
 use super::{outcome, server::tool_prefix};
-use crate::agent::{DynTool, ToolContext};
+use crate::agent::{DynTool, ToolContext, object_schema};
 use crate::ports::within;
 use crate::turn::schema;
 use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, json};
@@ -13,7 +13,7 @@ use futures::{
     future::{Either, LocalBoxFuture, select},
     pin_mut,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{rc::Rc, time::Duration};
 
 /// Maximum length of a tool's name, in bytes; all providers accept it.
@@ -22,8 +22,6 @@ const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 2_000;
 /// Maximum size of a schema, in bytes of JSON.
 const MAX_SCHEMA: usize = 32 << 10;
-/// Maximum number of schema errors reported to the model.
-const MAX_REPORTED: usize = 8;
 /// How long a legacy server is given to accept that a call was canceled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -72,27 +70,24 @@ impl McpTool {
         listed.get("name").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Returns the size of what the model reads about the tool, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.spec.description.len() + self.spec.parameters.to_string().len()
+    }
+
     /// Returns whether calls of both run in the same way.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name && self.spec == other.spec
     }
 
     /// Calls the tool. A call that is no longer awaited is canceled.
-    async fn run(&self, args: Map<String, Value>, cx: &ToolContext) -> Result<Value, McpError> {
+    async fn run(&self, outgoing: &Outgoing<'_>, cx: &ToolContext) -> Result<Value, McpError> {
         let connection = self.connection.as_ref();
-        let id = connection.new_id();
-        let outgoing = Outgoing {
-            caller: &cx.session,
-            id,
-            method: "tools/call",
-            headers: of_arguments(&self.mirrored, &args),
-            params: Map::from_iter([("name".into(), json!(self.name)), ("arguments".into(), args.into())]),
-            name: Some(&self.name),
-        };
+        let id = outgoing.id;
         let limit = connection.server().timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
         let left = cx.deadline.since(cx.clock.now());
         // Dropping the request closes its stream, by which a modern server sees that it is canceled.
-        let work = connection.ask(&outgoing);
+        let work = connection.ask(outgoing);
         let limited = async {
             match limit.filter(|limit| *limit < left) {
                 Some(limit) => match within(cx.clock.as_ref(), limit, work).await {
@@ -110,7 +105,7 @@ impl McpTool {
                 Either::Right(_) => Err(McpError::Slow(left)),
             }
         };
-        if matches!(result, Err(McpError::Slow(_))) {
+        if matches!(result, Err(McpError::Slow(_))) && outgoing.is_sent.get() {
             let _ = within(cx.clock.as_ref(), CANCEL_TIMEOUT, connection.cancel(&cx.session, id)).await;
         }
         result
@@ -126,16 +121,11 @@ impl DynTool for McpTool {
         if !args.is_object() {
             return Err("the arguments must be an object".into());
         }
-        let misfits = match self.is_checked {
-            true => schema::violations(&self.spec.parameters, args),
-            false => Vec::new(),
-        };
-        // Reads of a server may run concurrently.
-        if misfits.is_empty() {
-            return Ok(Vec::new());
+        if self.is_checked {
+            object_schema::check(&self.spec.parameters, args)?;
         }
-        let faults: Vec<_> = misfits.iter().take(MAX_REPORTED).map(ToString::to_string).collect();
-        Err(Invalid(format!("the arguments do not match the schema: {}", faults.join("; "))))
+        // Reads of a server may run concurrently.
+        Ok(Vec::new())
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
@@ -143,8 +133,11 @@ impl DynTool for McpTool {
             let Value::Object(args) = args else {
                 return ToolOutcome::failure("the arguments must be an object");
             };
-            let returned = self.run(args, &cx).await;
-            outcome::of(self.connection.name(), self.spec.idempotent, returned)
+            let headers = of_arguments(&self.mirrored, &args);
+            let outgoing = Outgoing::call(&cx.session, self.connection.new_id(), &self.name, args, headers);
+            let returned = self.run(&outgoing, &cx).await;
+            let may_be_repeated = self.spec.idempotent || !outgoing.is_sent.get();
+            outcome::of(self.connection.name(), may_be_repeated, returned)
         }
         .boxed_local()
     }
@@ -193,6 +186,9 @@ fn parameters(schema: Option<&Value>) -> Result<Value, &'static str> {
     }
     // A malformed schema would make the provider refuse each request of the agent.
     schema::check_form(&schema).map_err(|_| "its schema is malformed")?;
+    if object_schema::bad_name(&schema).is_some() {
+        return Err("its schema has an argument whose name providers refuse");
+    }
     Ok(schema)
 }
 
