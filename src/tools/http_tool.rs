@@ -27,6 +27,8 @@ use std::{collections::BTreeMap, rc::Rc, time::Duration};
 const MAX_RETRIES: u32 = 2;
 /// Time before the first repetition; it doubles each time.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Why a call has timed out.
+const TIMEOUT: &str = "the server did not respond in time";
 
 /// What HTTP tools need of a deployment.
 #[derive(Clone)]
@@ -51,6 +53,8 @@ enum Failed {
     Failure(String),
     /// A failure that no other arguments can fix.
     Permanent(String),
+    /// The request was sent, and no response of the server has arrived.
+    Lost(String),
     /// The server took too long.
     Timeout,
 }
@@ -96,8 +100,18 @@ impl HttpTool {
             Err(Unfinished::TimedOut) => return Err(Failed::Timeout),
             Err(Unfinished::Panicked) => return Err(Failed::Failure(Unfinished::Panicked.to_string())),
         };
+        if reply.is_of_proxy() && self.may_have_changed() {
+            let status = reply.status;
+            return Err(Failed::Lost(format!(
+                "the server has not responded in time or was lost (status {status})"
+            )));
+        }
+        let has_changed = reply.is_success() && !self.tool.spec.effect.is_read();
         let result = reply.result(self.tool.result.as_deref(), |text| redaction.text(text));
-        result.map_err(Failed::Failure)
+        result.map_err(|why| match has_changed {
+            true => Failed::Failure(format!("the server accepted the request, but {why}")),
+            false => Failed::Failure(why),
+        })
     }
 
     /// Sends a request, and sends it again after a failure that may pass, if that is safe and fits into `limit`.
@@ -127,16 +141,15 @@ impl HttpTool {
                     retries += 1;
                 }
                 _ => {
-                    let failure = |error| format!("the connection failed: {error}{}", self.doubt());
-                    return reply.map_err(|error| Failed::Failure(failure(error)));
+                    return reply.map_err(|error| Failed::Lost(format!("the connection failed: {error}")));
                 }
             }
         }
     }
 
-    /// Returns what else to say about a request without a response.
-    fn doubt(&self) -> &'static str {
-        if self.tool.spec.idempotent { "" } else { "; the request may have taken effect" }
+    /// Returns whether it matters that a request without a response may have taken effect.
+    fn may_have_changed(&self) -> bool {
+        !self.tool.spec.idempotent && !self.tool.spec.effect.is_read()
     }
 
     /// Converts the end of a call to its outcome, without secrets.
@@ -147,12 +160,20 @@ impl HttpTool {
             Err(Failed::Permanent(reason)) => {
                 ToolOutcome::Failure { reason: redaction.text(reason), retryable: false }
             }
+            Err(Failed::Lost(reason)) if self.may_have_changed() => unknown(&redaction.text(reason)),
+            Err(Failed::Lost(reason)) => ToolOutcome::failure(redaction.text(reason)),
+            Err(Failed::Timeout) if self.may_have_changed() => unknown(TIMEOUT),
             Err(Failed::Timeout) => ToolOutcome::Timeout {
-                reason: format!("the server did not respond in time{}", self.doubt()),
+                reason: TIMEOUT.to_owned(),
                 retryable: self.tool.spec.retry_on_timeout,
             },
         }
     }
+}
+
+fn unknown(why: &str) -> ToolOutcome {
+    let reason = format!("{why}; the request may have taken effect. Check before you try again.");
+    ToolOutcome::Unknown { reason }
 }
 
 impl DynTool for HttpTool {

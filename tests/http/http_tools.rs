@@ -113,9 +113,9 @@ fn secrets_reach_the_server_of_the_tool_and_nothing_else() {
     }
 
     session(&ours, "find");
-    let (chat, outcome) = call(&ours, "find", "find", &json!({"id": "a/../b", "text": "${secret:TOKEN}"}));
+    let (chat, outcome) = call(&ours, "find", "find", &json!({"id": "a/.b", "text": "${secret:TOKEN}"}));
     let request = &echo.received()[0];
-    let first = format!("GET /find/a%2F..%2Fb?q=%24%7Bsecret%3ATOKEN%7D&key={SECRET} HTTP/1.1");
+    let first = format!("GET /find/a%2F.b?q=%24%7Bsecret%3ATOKEN%7D&key={SECRET} HTTP/1.1");
     assert_eq!(request["first"], first);
     assert_eq!(request["headers"]["authorization"], format!("Bearer {SECRET}"));
     assert_eq!(outcome["outcome"], "result", "{outcome}");

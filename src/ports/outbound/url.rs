@@ -2,7 +2,7 @@
 
 use super::template::{Budget, Encoding, Template, Unfilled, Values, split_outside};
 use crate::types::Invalid;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use url::{Origin, Url};
@@ -128,8 +128,10 @@ impl UrlTemplate {
                 }
                 Unfilled::TooLarge => too_long(),
             })?;
-            let dots = text.to_ascii_lowercase().replace("%2e", ".");
-            if !segment.is_fixed() && matches!(&*dots, "" | "." | "..") {
+            // Some servers decode the whole path before they read its parts.
+            let decoded = percent_decode_str(&text).decode_utf8_lossy();
+            let is_dots = decoded.split(['/', '\\']).any(|part| matches!(part, "." | ".."));
+            if !segment.is_fixed() && (is_dots || text.is_empty()) {
                 let names = segment.args().chain(segment.secrets()).collect::<Vec<_>>().join("`, `");
                 let why = "a part of the URL's path must not be empty, `.` or `..`";
                 return Err(Invalid(format!("the value of `{names}` cannot be used: {why}")));
@@ -209,9 +211,9 @@ mod tests {
     fn values_are_encoded_for_their_place() {
         let url = filled(
             "https://a.example/v1/{{id}}.json?q={{q}}&n={{n}}&fixed",
-            json!({"id": "a/../b?#", "q": "x&y=ü +%", "n": 7}),
+            json!({"id": "a/.b?#", "q": "x&y=ü +%", "n": 7}),
         );
-        let expected = "https://a.example/v1/a%2F..%2Fb%3F%23.json?q=x%26y%3D%C3%BC%20%2B%25&n=7&fixed";
+        let expected = "https://a.example/v1/a%2F.b%3F%23.json?q=x%26y%3D%C3%BC%20%2B%25&n=7&fixed";
         assert_eq!(url.as_deref(), Ok(expected));
         let secret = filled("https://a.example/bot${secret:T}/x?key=${secret:T}", json!({}));
         assert_eq!(secret.as_deref(), Ok("https://a.example/bot1:a%2Fb%3Fc&d%25/x?key=1%3Aa%2Fb%3Fc%26d%25"));
@@ -238,7 +240,7 @@ mod tests {
     #[test]
     fn no_argument_changes_the_structure_of_the_path() {
         let text = "https://a.example/users/{{id}}/posts";
-        for bad in ["", ".", ".."] {
+        for bad in ["", ".", "..", "../admin", "a/../b", "a\\..", "./a"] {
             let error = filled(text, json!({"id": bad})).expect_err(bad);
             assert!(error.0.contains("`id`"), "{error}");
         }

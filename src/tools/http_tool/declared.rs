@@ -144,6 +144,11 @@ impl Checked {
             faults.push(error.below("/parameters"));
             Value::Null
         });
+        if let Some(name) = object_schema::bad_name(&parameters) {
+            let detail =
+                format!("the name of an argument has 1 to {} of A-Z a-z 0-9 _ - .", object_schema::MAX_NAME);
+            faults.push(FieldError { pointer: format!("/parameters/properties/{}", escaped(name)), detail });
+        }
         let headers = checked_headers(&declared.headers, &mut faults);
         let body = declared.body.as_ref().map(|body| BodyTemplate::parse(body, "/body", &mut faults));
         let url = UrlTemplate::parse(&declared.url).and_then(|url| {
@@ -154,7 +159,7 @@ impl Checked {
             url.map_err(|invalid| faults.push(FieldError { pointer: "/url".into(), detail: invalid.0 })).ok();
         let mut templates: Vec<(String, &Template)> = Vec::new();
         templates.extend(url.iter().flat_map(|(url, _)| url.templates()).map(|own| ("/url".into(), own)));
-        templates.extend(headers.iter().map(|(name, own)| (format!("/headers/{name}"), own)));
+        templates.extend(headers.iter().map(|(name, own)| (format!("/headers/{}", escaped(name)), own)));
         if let Some(body) = &body {
             body.templates("/body", &mut templates);
         }

@@ -51,7 +51,8 @@ impl OpenApi {
     /// All faults, with pointers into this value.
     pub fn tools(&self) -> Result<Vec<Declared>, Vec<FieldError>> {
         let (mut tools, mut faults) = (Vec::new(), Vec::new());
-        let base = self.base().map_err(|fault| faults.push(fault)).unwrap_or_default();
+        let base = self.check_version().and_then(|()| self.base());
+        let base = base.map_err(|fault| faults.push(fault)).unwrap_or_default();
         for (index, id) in self.operations.iter().enumerate() {
             let Some((path, method, shared, operation)) = self.find(id) else {
                 let detail = format!("the document has no operation {id:?}");
@@ -65,6 +66,14 @@ impl OpenApi {
             }
         }
         if faults.is_empty() { Ok(tools) } else { Err(faults) }
+    }
+
+    fn check_version(&self) -> Result<(), Fault> {
+        let version = self.document.get("openapi").and_then(Value::as_str);
+        let is_known = version.is_some_and(|version| version.starts_with("3."));
+        is_known
+            .then_some(())
+            .ok_or_else(|| schema::fault("/document/openapi", "expected a document of OpenAPI 3"))
     }
 
     /// Returns the start of all URLs.
@@ -111,32 +120,34 @@ impl OpenApi {
         shared: &Value,
         operation: &Value,
     ) -> Result<Declared, Fault> {
-        let document = Document::new(&self.document);
-        let mut arguments = Arguments::new(&document);
         let own = format!("{at}/{method_name}");
+        for (place, value) in [(at, shared), (&*own, operation)] {
+            if value.get("servers").is_some() && self.base_url.is_none() {
+                return Err(schema::fault(&format!("{place}/servers"), "not supported here; set `base_url`"));
+            }
+        }
+        let document = Document::new(&self.document);
+        let mut arguments = Arguments::new(&document, path, &self.headers);
         arguments.read(shared.get("parameters"), &format!("{at}/parameters"))?;
         arguments.read(operation.get("parameters"), &format!("{own}/parameters"))?;
         arguments.finish()?;
         if let Some(body) = operation.get("requestBody") {
             arguments.read_body(body, &format!("{own}/requestBody"), method)?;
         }
-        let url = arguments.url(path, &own)?;
+        let url = arguments.url(at)?;
         let Arguments { properties, required, headers, body, .. } = arguments;
         let mut parameters = Map::new();
         parameters.insert("type".into(), "object".into());
         parameters.insert("properties".into(), Value::Object(properties));
         parameters.insert("required".into(), required.into_iter().map(Value::from).collect());
         parameters.insert("additionalProperties".into(), false.into());
-        let all = headers
-            .into_iter()
-            .filter(|(name, _)| !self.headers.keys().any(|own| own.eq_ignore_ascii_case(name)));
         Ok(Declared {
             name: tool_name(id),
             description: description(operation, method_name, path),
             parameters,
             method,
             url,
-            headers: self.headers.clone().into_iter().chain(all).collect(),
+            headers: self.headers.clone().into_iter().chain(headers).collect(),
             body,
             effect: None,
             category: Category::default(),

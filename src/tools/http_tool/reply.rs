@@ -11,6 +11,8 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_RETRY_AFTER_S: u64 = 3_600;
 /// Number of characters of an error response that the model reads.
 const ERROR_CHARS: usize = 2_000;
+/// Number of characters of a media type that are read.
+const TYPE_CHARS: usize = 100;
 /// Number of bytes of an error response that are read: more than the model reads, because a secret in it can be long.
 const ERROR_BYTES: usize = 64 << 10;
 
@@ -47,6 +49,16 @@ impl Reply {
         Ok(Self { status, retry_after_s, content_type, body, is_complete })
     }
 
+    /// Returns whether the server has accepted the request.
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Returns whether the status says that a proxy has no response of the server; those from 520 are Cloudflare's.
+    pub(super) fn is_of_proxy(&self) -> bool {
+        matches!(self.status, 408 | 502 | 504 | 520..=527)
+    }
+
     /// Returns the result that the model reads, or the failure. `clean` removes secrets from a text.
     pub(super) fn result(
         self,
@@ -76,7 +88,8 @@ impl Reply {
         if !self.is_complete {
             return Err(format!("the response has more than {MAX_BYTES} bytes (1 MiB)"));
         }
-        let essence = self.content_type.split(';').next().unwrap_or_default().trim().to_owned();
+        let essence = self.content_type.split(';').next().unwrap_or_default().trim();
+        let essence: String = essence.chars().take(TYPE_CHARS).collect();
         let is_json = essence == "application/json" || essence == "text/json" || essence.ends_with("+json");
         let text = match String::from_utf8(self.body) {
             Ok(text) => text,

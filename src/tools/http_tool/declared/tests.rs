@@ -77,9 +77,12 @@ fn faults_have_their_places() {
     assert_eq!(found, expected);
     let unknown = checked(json!({
         "name": "a", "method": "PUT", "url": "https://a.example/{{x}}?{{a}}", "body": ["{{y}}"], "headers": {"Z": "{{z}}"},
-        "parameters": {"properties": {"a": {}}},
+        "parameters": {"properties": {"a": {}, "b c": {}}},
     }));
-    assert_eq!(unknown.err().expect("faults"), ["/url", "/headers/z", "/body/0"]);
+    assert_eq!(
+        unknown.err().expect("faults"),
+        ["/parameters/properties/b c", "/url", "/headers/z", "/body/0"]
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::declared::Method;
 use super::schema::{Document, Fault, fault};
 use crate::agent::object_schema;
 use crate::ports::outbound::encoded;
-use crate::types::json::escaped;
+use crate::types::{header, json::escaped};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,10 @@ const BODY: &str = "body";
 /// The arguments of an operation, and where they are sent.
 pub(super) struct Arguments<'a> {
     document: &'a Document<'a>,
+    /// The path of the operation, such as `/orders/{id}`.
+    path_template: &'a str,
+    /// The headers of all requests, which replace those of the operation.
+    own_headers: &'a BTreeMap<String, String>,
     /// By place and name. Those of the operation replace those of its path.
     parameters: BTreeMap<(String, String), (&'a Value, String)>,
     /// The schema of each argument.
@@ -30,9 +34,15 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    pub(super) fn new(document: &'a Document<'a>) -> Self {
+    pub(super) fn new(
+        document: &'a Document<'a>,
+        path_template: &'a str,
+        own_headers: &'a BTreeMap<String, String>,
+    ) -> Self {
         Self {
             document,
+            path_template,
+            own_headers,
             parameters: BTreeMap::new(),
             properties: Map::new(),
             required: BTreeSet::new(),
@@ -60,8 +70,19 @@ impl<'a> Arguments<'a> {
         for ((place, name), (parameter, at)) in std::mem::take(&mut self.parameters) {
             let is_required = place == "path" || parameter["required"] == true;
             let ignored = match &*place {
+                "path" if !self.path_template.contains(&format!("{{{name}}}")) => {
+                    return Err(fault(&at, format!("the path {:?} has no {{{name}}}", self.path_template)));
+                }
                 "path" | "query" => false,
-                "header" => NO_PARAMETERS.contains(&&*name.to_ascii_lowercase()),
+                "header" if !header::is_token(&name) => return Err(fault(&at, "not the name of a header")),
+                "header" if self.has_header(&name) => true,
+                "header" if header::is_of_connection(&name.to_ascii_lowercase()) && is_required => {
+                    return Err(fault(&at, "the connection sets this header"));
+                }
+                "header" => {
+                    let name = name.to_ascii_lowercase();
+                    NO_PARAMETERS.contains(&&*name) || header::is_of_connection(&name)
+                }
                 _ if is_required => {
                     return Err(fault(&at, format!("a required {place} parameter is not supported")));
                 }
@@ -88,6 +109,11 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
+    /// Returns whether the requests have a header in any case.
+    fn has_header(&self, name: &str) -> bool {
+        self.own_headers.keys().chain(self.headers.keys()).any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     /// Reads the body: its properties become arguments; of another form, the body itself becomes one.
     pub(super) fn read_body(&mut self, body: &'a Value, at: &str, method: Method) -> Result<(), Fault> {
         let (body, at) = self.document.resolve(body, at)?;
@@ -95,17 +121,14 @@ impl<'a> Arguments<'a> {
             return Err(fault(&at, format!("a {} request has no body", method.name())));
         }
         let contents = body["content"].as_object().into_iter().flatten();
-        let is_json = |name: &str| {
-            let essence = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            essence == "application/json" || essence.ends_with("+json")
-        };
-        let Some((media_type, content)) = contents.into_iter().find(|(name, _)| is_json(name)) else {
+        let ranked = contents.filter_map(|(name, content)| Some((json_rank(name)?, name, content)));
+        let Some((rank, media_type, content)) = ranked.min_by_key(|(rank, ..)| *rank) else {
             return Err(fault(&format!("{at}/content"), "only JSON bodies are supported"));
         };
         let at = format!("{at}/content/{}/schema", escaped(media_type));
         let empty = &Value::Bool(true);
         let schema = self.document.schema(content.get("schema").unwrap_or(empty), &at)?;
-        if media_type != "application/json" {
+        if rank == JsonRank::Special && !self.has_header("content-type") {
             self.headers.insert("content-type".into(), media_type.clone());
         }
         let is_required = body["required"] == true;
@@ -145,8 +168,16 @@ impl<'a> Arguments<'a> {
         Ok(arg)
     }
 
-    /// Returns the path and the query, with placeholders. `at` is the pointer to the operation.
-    pub(super) fn url(&self, path: &str, at: &str) -> Result<String, Fault> {
+    /// Returns the path and the query, with placeholders. `at` is the pointer to the path.
+    pub(super) fn url(&self, at: &str) -> Result<String, Fault> {
+        let path = self.path_template;
+        // Otherwise the path would become a part of the host, or the arguments a part of something else.
+        if !path.starts_with('/') || path.contains(['?', '#', '\\']) {
+            return Err(fault(
+                at,
+                "expected a path that begins with a slash, without `?`, `#` and backslash",
+            ));
+        }
         let mut url = String::new();
         let mut rest = path;
         while let Some((before, after)) = rest.split_once('{') {
@@ -171,14 +202,46 @@ impl<'a> Arguments<'a> {
 fn check_style(place: &str, parameter: &Value, schema: &Value, at: &str) -> Result<(), Fault> {
     let default = if place == "query" { "form" } else { "simple" };
     let has_default_style = parameter["style"].as_str().is_none_or(|style| style == default);
-    let is_a = |kind: &str| schema["type"] == kind;
     let fits = match place {
-        "query" => !is_a("object") && (!is_a("array") || parameter["explode"] != false),
-        _ => !is_a("object") && !is_a("array"),
+        "query" => !may_be(schema, "object") && (!may_be(schema, "array") || parameter["explode"] != false),
+        _ => !may_be(schema, "object") && !may_be(schema, "array"),
     };
     match has_default_style && fits {
         true => Ok(()),
         false => Err(fault(at, format!("a {place} parameter of this type and style is not supported"))),
+    }
+}
+
+/// Returns whether a schema names a type, alone or among others.
+fn may_be(schema: &Value, kind: &str) -> bool {
+    let is_named = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().any(|own| own == kind),
+        own => own == kind,
+    };
+    let parts = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema[name].as_array());
+    is_named || parts.flatten().any(|part| may_be(part, kind))
+}
+
+/// How a media type stands for JSON, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum JsonRank {
+    Plain,
+    /// A range such as `*/*`.
+    Range,
+    /// A type such as `application/merge-patch+json`, which the request has to name.
+    Special,
+}
+
+/// Returns the rank of a media type; `None` if it does not stand for JSON.
+fn json_rank(media_type: &str) -> Option<JsonRank> {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let (kind, subtype) = essence.split_once('/')?;
+    // The type becomes the text of a header, in which braces could be a placeholder.
+    let is_plain = header::is_value(media_type) && !media_type.contains(['{', '}']);
+    match (kind, subtype) {
+        ("application", "json") => Some(JsonRank::Plain),
+        ("*" | "application", "*") | ("application", "*+json") => Some(JsonRank::Range),
+        _ => (is_plain && subtype.ends_with("+json")).then_some(JsonRank::Special),
     }
 }
 

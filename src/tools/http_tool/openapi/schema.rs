@@ -11,6 +11,8 @@ pub(super) type Fault = FieldError;
 const MAX_DEPTH: usize = 32;
 /// Maximum number of values of the schemas of one operation.
 const MAX_VALUES: usize = 10_000;
+/// Maximum size of the schemas of one operation, in bytes of JSON. References can repeat a large text many times.
+const MAX_BYTES: usize = 64 << 10;
 /// The keywords that the schema of a tool keeps. The server checks what the others say.
 const KEPT: &[&str] = &[
     "type",
@@ -35,10 +37,13 @@ const KEPT: &[&str] = &[
 const OF_ONE: &[&str] = &["items", "additionalProperties", "not"];
 const OF_SEVERAL: &[&str] = &["properties", "anyOf", "oneOf", "allOf", "prefixItems"];
 
+const TOO_LARGE: &str = "the schema is too large or too deeply nested";
+
 /// A document whose references are resolved.
 pub(super) struct Document<'a> {
     root: &'a Map<String, Value>,
     values: Cell<usize>,
+    bytes: Cell<usize>,
 }
 
 pub(super) fn fault(at: &str, detail: impl Into<String>) -> Fault {
@@ -47,7 +52,7 @@ pub(super) fn fault(at: &str, detail: impl Into<String>) -> Fault {
 
 impl<'a> Document<'a> {
     pub(super) fn new(root: &'a Map<String, Value>) -> Self {
-        Self { root, values: Cell::default() }
+        Self { root, values: Cell::default(), bytes: Cell::default() }
     }
 
     /// Follows the reference of an object, if it is one. Returns the pointer to the value as well.
@@ -88,7 +93,7 @@ impl<'a> Document<'a> {
     ) -> Result<Value, Fault> {
         self.values.set(self.values.get() + 1);
         if depth > MAX_DEPTH || self.values.get() > MAX_VALUES {
-            return Err(fault(at, "the schema is too large or too deeply nested"));
+            return Err(fault(at, TOO_LARGE));
         }
         let Some(keywords) = schema.as_object() else {
             return match schema {
@@ -106,6 +111,10 @@ impl<'a> Document<'a> {
             open.pop();
             return whole;
         }
+        let spend = |bytes: usize| {
+            self.bytes.set(self.bytes.get() + bytes);
+            (self.bytes.get() <= MAX_BYTES).then_some(()).ok_or_else(|| fault(at, TOO_LARGE))
+        };
         let mut own = Map::new();
         for (name, value) in keywords {
             let place = format!("{at}/{}", escaped(name));
@@ -121,13 +130,17 @@ impl<'a> Document<'a> {
                     let mut all = Map::new();
                     for (key, member) in members.iter().filter(|(_, member)| member["readOnly"] != true) {
                         let place = format!("{place}/{}", escaped(key));
+                        spend(key.len())?;
                         all.insert(key.clone(), self.expanded(member, &place, open, depth + 1)?);
                     }
                     Value::Object(all)
                 }
                 // In OpenAPI 3.0 these are booleans.
                 Value::Number(_) if matches!(name, "exclusiveMinimum" | "exclusiveMaximum") => value.clone(),
-                _ if KEPT.contains(&name) => value.clone(),
+                _ if KEPT.contains(&name) => {
+                    spend(name.len() + value.to_string().len())?;
+                    value.clone()
+                }
                 _ => continue,
             };
             own.insert(name.to_owned(), kept);

@@ -97,19 +97,29 @@ fn what_cannot_become_a_tool_is_a_fault() {
     let operation = |operation: Value| {
         let mut all = operation;
         all["operationId"] = json!("o");
-        let document = json!({"servers": [{"url": "https://a.example.com"}], "paths": {"/a/{b}": {"post": all}},
+        let document = json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example.com"}], "paths": {"/a/{b}": {"post": all}},
                               "components": {"schemas": {"Loop": {"$ref": "#/components/schemas/Loop"}}}});
         pointers(&import(document, &["o"]))
     };
     let at = "/document/paths/~1a~1{b}/post";
     let b = json!({"in": "path", "name": "b", "schema": {}});
-    assert_eq!(operation(json!({})), [at]);
+    assert_eq!(operation(json!({})), ["/document/paths/~1a~1{b}"]);
+    let matrix = json!({"in": "path", "name": "b", "style": "matrix", "schema": {}});
+    assert_eq!(operation(json!({"parameters": [matrix]})), [format!("{at}/parameters/0")]);
+    let own_server = operation(json!({"parameters": [b], "servers": [{"url": "https://b.example.com"}]}));
+    assert_eq!(own_server, [format!("{at}/servers")]);
     let first = |parameter: Value| operation(json!({"parameters": [parameter, b]}));
     for bad in [
         json!({"in": "cookie", "name": "c", "required": true, "schema": {}}),
         json!({"in": "query", "name": "c", "schema": {"type": "object"}}),
         json!({"in": "query", "name": "c", "style": "pipeDelimited", "schema": {"type": "array"}}),
         json!({"in": "query", "name": "c", "content": {}}),
+        json!({"in": "query", "name": "c", "explode": false, "schema": {"type": "array", "nullable": true}}),
+        json!({"in": "query", "name": "c", "schema": {"anyOf": [{"type": ["null", "object"]}]}}),
+        json!({"in": "header", "name": "c", "schema": {"oneOf": [{"type": "string"}, {"type": "array"}]}}),
+        json!({"in": "header", "name": "c d", "schema": {}}),
+        json!({"in": "header", "name": "Host", "required": true, "schema": {}}),
+        json!({"in": "path", "name": "c", "schema": {}}),
         json!({"in": "query", "name": "b", "schema": {}}),
         json!({"in": "query", "name": "", "schema": {}}),
         json!({"name": "c"}),
@@ -130,4 +140,65 @@ fn what_cannot_become_a_tool_is_a_fault() {
     let own =
         OpenApi { base_url: Some("https://eu.example.com/api".into()), ..import(no_server, &["putPet"]) };
     assert_eq!(own.tools().expect("tools")[0].url, "https://eu.example.com/api/pets/{{petId}}");
+}
+
+/// The import of one operation with this path.
+fn at_path(path: &str, operation: Value) -> OpenApi {
+    let mut operation = operation;
+    operation["operationId"] = json!("o");
+    let paths = Map::from_iter([(path.to_owned(), json!({"put": operation}))]);
+    import(json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example.com"}], "paths": paths}), &["o"])
+}
+
+#[test]
+fn a_path_cannot_change_the_host_or_the_query() {
+    for path in [".evil.example/a", "@evil.example/", ":8443/", "", "/a?b=c", "/a#b", "/a\\b"] {
+        let at = format!("/document/paths/{}", escaped(path));
+        assert_eq!(pointers(&at_path(path, json!({}))), [at], "{path}");
+    }
+}
+
+#[test]
+fn only_documents_of_openapi_3_are_read() {
+    let mut document = pets();
+    document["openapi"] = json!("2.0");
+    assert_eq!(pointers(&import(document.clone(), &["pets.get"])), ["/document/openapi"]);
+    document.as_object_mut().expect("an object").remove("openapi");
+    assert_eq!(pointers(&import(document, &["pets.get"])), ["/document/openapi"]);
+}
+
+#[test]
+fn plain_json_precedes_other_media_types() {
+    let sent = |names: &[&str]| {
+        let content: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+        let tools = at_path("/a", json!({"requestBody": {"content": content}}))
+            .tools()
+            .map_err(|faults| faults.len())?;
+        Ok(tools[0].headers.get("content-type").cloned())
+    };
+    assert_eq!(sent(&["application/hal+json", "application/json"]), Ok(None));
+    assert_eq!(sent(&["application/json; charset=utf-8"]), Ok(None));
+    assert_eq!(sent(&["*/*"]), Ok(None));
+    assert_eq!(sent(&["application/*+json"]), Ok(None));
+    let patch = "application/merge-patch+json";
+    assert_eq!(sent(&[patch]), Ok(Some(patch.to_owned())));
+    assert_eq!(sent(&["application/x+json;a=${secret:KEY}"]), Err(1));
+    assert_eq!(sent(&["text/plain", "application/xml"]), Err(1));
+}
+
+#[test]
+fn a_header_of_all_requests_is_no_argument() {
+    let header = json!({"in": "header", "name": "x-key", "required": true, "schema": {"type": "string"}});
+    let tools = at_path("/a", json!({"parameters": [header]})).tools().expect("tools");
+    assert_eq!(tools[0].parameters["properties"], json!({}));
+    assert_eq!(json!(tools[0].headers), json!({"X-Key": "${secret:KEY}"}));
+}
+
+#[test]
+fn references_cannot_multiply_a_large_text() {
+    let mut document = pets();
+    document["components"]["schemas"]["Large"] = json!({"description": "x".repeat(10_000)});
+    let references: Vec<Value> = (0..100).map(|_| json!({"$ref": "#/components/schemas/Large"})).collect();
+    document["components"]["parameters"]["PetId"]["schema"] = json!({ "allOf": references });
+    assert_eq!(pointers(&import(document, &["pets.get"])), ["/document/components/schemas/Large"]);
 }
