@@ -71,8 +71,10 @@ pub(super) async fn promote(call: &TenantCall<'_>) -> Result<Response, Problem> 
     }
     let details = json!({ "agent": agent, "user": user, "layer": layer, "version": draft.version });
     let details = details.as_object().cloned().unwrap_or_else(Map::new);
+    let promotion = files.review(draft, layer, &gateway.clock).await?;
+    // Before the change, so that no promotion is without its row.
     audit::record(call, &tenant, AuditAction::SkillPromoted, name, details).await?;
-    let skill = files.promote(&draft, layer, &gateway.clock).await?;
+    let skill = files.promote(promotion).await?;
     Ok(response::json(StatusCode::OK, &view(&skill, false))?.with("etag", &quoted(&skill.version)))
 }
 

@@ -205,6 +205,8 @@ pub struct Heads<'a> {
     /// Maximum number of characters of a start.
     pub max_chars: usize,
     /// Maximum number of subfolders to look into: the first ones by name. A file of the folder counts like one.
+    pub folders: usize,
+    /// Maximum number of starts: the first ones by path. An empty file has none.
     pub limit: usize,
 }
 

@@ -6,7 +6,9 @@
 //! isolate has changed no file since. It reads the stored trees only, without the layers added by
 //! [`Workspaces::with_layer`].
 
-use super::skills::{FrontMatter, HEAD_CHARS, MAX_SKILLS, Skill, SkillError, folder_of, read_head};
+use super::skills::{
+    FrontMatter, HEAD_CHARS, MAX_FOLDERS, MAX_SKILLS, Skill, SkillError, folder_of, read_head,
+};
 use super::{FileScope, Layer, Stores, Workspaces, layout};
 use crate::ports::{
     FileError, Filesystem,
@@ -110,6 +112,8 @@ pub struct WorkspaceGlance {
     options: GlanceOptions,
     /// The folder of the skills.
     skills: PathPrefix,
+    /// The skills of the template, which never changes, once they were read.
+    template_skills: RefCell<Option<Rc<Vec<Skill>>>>,
     /// Most recently used first.
     cache: RefCell<VecDeque<(Tree, Rc<TreeState>)>>,
     /// What a hook has read, for the next hook of the same step.
@@ -126,6 +130,7 @@ impl Workspaces {
             template,
             options,
             skills,
+            template_skills: RefCell::default(),
             cache: RefCell::default(),
             kept: RefCell::default(),
         }
@@ -198,7 +203,8 @@ impl WorkspaceGlance {
             file: layout::SKILL_FILE,
             known: &known_heads,
             max_chars: HEAD_CHARS,
-            // One to see whether there are more, and one for the drafts.
+            folders: MAX_FOLDERS,
+            // One to see whether there are more, and one for a file in the folder of the drafts.
             limit: MAX_SKILLS + 2,
         };
         let heads = self.options.skills.then_some(heads);
@@ -301,7 +307,7 @@ impl WorkspaceGlance {
         let listed = self.template.list(folder, None, limit + 1).await?.into_iter().map(|entry| entry.path);
         let listed = listed.collect();
         let skills = self.template_skills().await?;
-        let template = LayerView { files, listed, skills, ..LayerView::default() };
+        let template = LayerView { files, listed, skills: Vec::clone(&skills), ..LayerView::default() };
         let none = TreeState::default();
         let [user, shared] = [states.first(), states.get(1)].map(|state| state.map_or(&none, |state| state));
         let shared = self.layer(template, shared, Layer::Shared);
@@ -311,9 +317,12 @@ impl WorkspaceGlance {
     }
 
     /// Returns the skills of the template.
-    async fn template_skills(&self) -> FileResult<Vec<Skill>> {
+    async fn template_skills(&self) -> FileResult<Rc<Vec<Skill>>> {
         if !self.options.skills {
-            return Ok(Vec::new());
+            return Ok(Rc::default());
+        }
+        if let Some(skills) = self.template_skills.borrow().clone() {
+            return Ok(skills);
         }
         let mut skills = Vec::new();
         for entry in self.template.list(&self.skills, None, usize::MAX).await? {
@@ -322,6 +331,8 @@ impl WorkspaceGlance {
                 skills.push(Skill::of_file(name, Layer::Shared, &file));
             }
         }
+        let skills = Rc::new(skills);
+        self.template_skills.replace(Some(Rc::clone(&skills)));
         Ok(skills)
     }
 

@@ -9,7 +9,7 @@ mod front_matter;
 mod list;
 pub mod scan;
 
-pub use drafts::{Draft, DraftFile, PromoteError};
+pub use drafts::{Draft, DraftFile, PromoteError, Promotion};
 pub use front_matter::{FrontMatter, SkillError, read_head};
 pub use list::resolve;
 
@@ -24,6 +24,8 @@ use std::rc::Rc;
 
 /// Maximum number of skills of a layer: the first ones by name.
 pub const MAX_SKILLS: usize = 64;
+/// Maximum number of files and folders in `skills/` among which those of a layer are searched: the first ones by name.
+pub const MAX_FOLDERS: usize = 256;
 /// Number of characters of a `SKILL.md` that contain its front matter.
 pub const HEAD_CHARS: usize = 2_000;
 /// Maximum length of a name, in characters.

@@ -85,7 +85,7 @@ proptest! {
     #[test]
     fn sqlite_and_memory_return_the_same(
         files in vec((0..3_usize, select(PATHS), content()), 0..40),
-        (heads, limit, max_chars) in (prop::bool::ANY, 1..8_usize, 1..20_usize),
+        (heads, folders, limit, max_chars) in (prop::bool::ANY, 1..8_usize, 1..4_usize, 1..20_usize),
         known in vec(select(TEXTS), 0..3),
         known_heads in vec(select(TEXTS), 0..3),
         wanted in vec(select(PATHS), 0..4),
@@ -104,7 +104,7 @@ proptest! {
         wanted.sort();
         wanted.dedup();
         let (folder, skills) = (PathPrefix::parse("knowledge/").unwrap(), PathPrefix::parse("skills/").unwrap());
-        let heads = heads.then_some(Heads { folder: &skills, file: "SKILL.md", known: &known_heads, max_chars: 6, limit });
+        let heads = heads.then_some(Heads { folder: &skills, file: "SKILL.md", known: &known_heads, max_chars: 6, folders, limit });
         let asked = Glance { wanted: &wanted, known: &known, max_chars, folder: &folder, limit: 1, heads };
         let scopes = ["agents/a/users/u", "agents/a/shared"];
         let expected = block_on(memory.glance(&"t".into(), &scopes, &asked)).unwrap();
@@ -123,7 +123,7 @@ fn the_number_of_files_of_a_skill_does_not_matter() {
         }
     }
     let (folder, skills) = (PathPrefix::parse("knowledge/").unwrap(), PathPrefix::parse("skills/").unwrap());
-    let heads = Heads { folder: &skills, file: "SKILL.md", known: &[], max_chars: 2, limit: 2 };
+    let heads = Heads { folder: &skills, file: "SKILL.md", known: &[], max_chars: 2, folders: 2, limit: 9 };
     let asked =
         Glance { wanted: &[], known: &[], max_chars: 0, folder: &folder, limit: 1, heads: Some(heads) };
     let tenant = "t".into();

@@ -21,6 +21,8 @@ use std::{
 pub struct MemoryFiles {
     /// While set, every call fails.
     pub down: Cell<bool>,
+    /// Number of calls after which every call fails; `None` for never.
+    pub calls_left: Cell<Option<usize>>,
     /// While set, every call yields once, as a call over the network does.
     pub yields: Cell<bool>,
     /// While set, every call has to look up the tenant's database first.
@@ -93,7 +95,9 @@ impl MemoryFiles {
             Poll::Ready(())
         })
         .await;
-        if self.down.get() {
+        let left = self.calls_left.get();
+        self.calls_left.set(left.map(|left| left.saturating_sub(1)));
+        if self.down.get() || left == Some(0) {
             return Err(FileError::Unavailable("switched off".into()));
         }
         Ok(self.state.borrow_mut())
@@ -124,17 +128,18 @@ impl State {
         let mut names: Vec<_> = inside.map(|path| path.split_once('/').ok_or(path)).collect();
         // A file of the folder is an error here.
         names.dedup_by_key(|name| name.map(|(folder, _)| folder));
-        let folders = names.into_iter().take(heads.limit).flatten();
+        let folders = names.into_iter().take(heads.folders).flatten();
         let paths = folders.filter_map(|(name, _)| {
             FilePath::parse(&format!("{}{name}/{}", heads.folder.as_str(), heads.file)).ok()
         });
-        let rows =
-            paths.filter(|path| !wanted.contains(path)).filter_map(|path| self.rows.get(&key(tree, &path)));
-        rows.map(|row| {
-            let is_known = heads.known.contains(&row.entry.etag);
-            (row.entry.clone(), (!is_known).then(|| text_start(&row.content, heads.max_chars)))
-        })
-        .collect()
+        let rows = paths.filter_map(|path| self.rows.get(&key(tree, &path)));
+        let rows = rows.filter(|row| row.entry.bytes > 0).take(heads.limit);
+        rows.filter(|row| !wanted.contains(&row.entry.path))
+            .map(|row| {
+                let is_known = heads.known.contains(&row.entry.etag);
+                (row.entry.clone(), (!is_known).then(|| text_start(&row.content, heads.max_chars)))
+            })
+            .collect()
     }
 
     fn glimpse(&self, tree: &Tree, glance: &Glance<'_>) -> GlanceResult {

@@ -72,7 +72,8 @@ pub fn glance<'a>(
 }
 
 /// Returns a query for the paths of the heads. It seeks from one subfolder to the next, so it reads one row for each,
-/// however many files they have.
+/// however many files they have, and one for the head. The
+/// recursion returns them by name, so the limit keeps the first ones.
 fn head_paths(own: &str, heads: &Heads<'_>) -> String {
     let first =
         |from: &str| format!("(SELECT path {own} AND path {from} AND path < ?8 ORDER BY path LIMIT 1)");
@@ -84,8 +85,10 @@ fn head_paths(own: &str, heads: &Heads<'_>) -> String {
     format!(
         "SELECT * FROM (WITH RECURSIVE folders(path, number) AS (SELECT {}, 1 UNION ALL \
          SELECT {next}, number + 1 FROM folders WHERE folders.path IS NOT NULL AND number < {}) \
-         SELECT {subfolder} || ?11 FROM folders WHERE {slash} > 0)",
+         SELECT head FROM (SELECT {subfolder} || ?11 AS head FROM folders WHERE {slash} > 0) \
+         WHERE EXISTS (SELECT 1 {own} AND path = head AND bytes > 0) LIMIT {})",
         first(">= ?7"),
+        heads.folders,
         heads.limit
     )
 }

@@ -7,7 +7,7 @@ use crate::workspace::{
     layout::{DRAFTS, SKILL_FILE},
     skills::{
         self, DraftFile,
-        drafts::{self, MAX_DESCRIPTION, MAX_FILES},
+        drafts::{self, MAX_DESCRIPTION, MAX_DRAFTS, MAX_FILES},
         scan,
     },
 };
@@ -17,8 +17,6 @@ use std::collections::BTreeSet;
 
 /// Maximum length of the instructions, in characters.
 const MAX_BODY: usize = 100_000;
-/// Maximum size of a further file, in bytes.
-const MAX_FILE: usize = 1 << 20;
 
 /// The `propose_skill` tool.
 pub struct ProposeSkill(pub(super) Skills);
@@ -66,7 +64,14 @@ impl Tool for ProposeSkill {
             let found: Vec<_> = found.iter().map(ToString::to_string).collect();
             return Err(ToolError::new(format!("the skill is refused: {}", found.join("; "))));
         }
-        let written = self.0.open(&cx).write_draft(&name, &files).await;
+        let workspace = self.0.open(&cx);
+        let has_room = workspace.has_room_for_draft(&name).await;
+        if !has_room.map_err(|error| self.0.failed(&cx, error))? {
+            return Err(ToolError::new(format!(
+                "there are {MAX_DRAFTS} drafts, which is the maximum; a person has to promote or delete some first"
+            )));
+        }
+        let written = workspace.write_draft(&name, &files).await;
         written.map_err(|error| self.0.failed(&cx, error))?;
         Ok(format!("stored the draft {DRAFTS}{name}; it becomes a skill when a person promotes it"))
     }
@@ -99,13 +104,14 @@ fn checked(Args { name, description, body, files }: Args) -> Result<Vec<DraftFil
         if drafts::draft_path(&name, &path).is_none() {
             return Err(format!("{path:?} is not a path in the folder of the skill"));
         }
-        if content.len() > MAX_FILE {
-            return Err(format!("{path:?} has {} bytes; at most {MAX_FILE} are allowed", content.len()));
-        }
         if !paths.insert(path.clone()) {
             return Err(format!("{path:?} occurs twice, or is SKILL.md"));
         }
         checked.push(DraftFile { path, text: content });
     }
-    Ok(checked)
+    let sizes = checked.iter().map(|file| (&*file.path, file.text.len() as u64));
+    match drafts::too_large(sizes) {
+        Some(finding) => Err(finding.to_string()),
+        None => Ok(checked),
+    }
 }

@@ -1,12 +1,15 @@
 //! Drafts of skills, which an agent proposes and a person promotes: folders `skills/_drafts/<name>/` in the user's layer.
 
-use super::{Skill, front_matter, is_name, path_of, scan};
+use super::{Skill, SkillError, front_matter, is_name, path_of, scan};
 use crate::ports::{
     Clock, FileError, Filesystem,
     filesystem::{Entry, File, FileResult, Precondition},
 };
 use crate::types::{FilePath, PathPrefix};
-use crate::workspace::{Layer, Workspace, layout, stored::etag};
+use crate::workspace::{
+    Layer, Workspace, layout,
+    stored::{MAX_INLINE, etag},
+};
 use bytes::Bytes;
 use scan::{Finding, ScanError};
 use std::{collections::BTreeMap, rc::Rc};
@@ -16,8 +19,16 @@ pub use front_matter::{MAX_DESCRIPTION, check as check_skill_file, write as skil
 
 /// Maximum number of files of a draft besides its `SKILL.md`.
 pub const MAX_FILES: usize = 8;
-/// Maximum number of drafts that a list has.
-const MAX_DRAFTS: usize = 64;
+/// Maximum size of a file of a draft, in bytes.
+pub const MAX_FILE: usize = 1 << 20;
+/// Maximum size of all files of a draft, in bytes.
+pub const MAX_BYTES: usize = 4 << 20;
+/// Maximum number of drafts of a user with an agent.
+pub const MAX_DRAFTS: usize = 64;
+/// Maximum number of files of a draft that are listed.
+const MAX_LISTED: usize = MAX_FILES + 2;
+/// Number of drafts whose `SKILL.md` are in memory at once.
+const READ_BATCH: usize = 8;
 
 /// A draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +50,15 @@ pub struct DraftFile {
     pub text: String,
 }
 
-/// Why a draft was not promoted.
+/// A draft that was scanned and can be promoted.
+pub struct Promotion {
+    /// The skill that it becomes.
+    pub skill: Skill,
+    draft: Draft,
+    files: Vec<(FilePath, Bytes)>,
+}
+
+/// Why a draft cannot be promoted.
 #[derive(Debug, Error)]
 pub enum PromoteError {
     /// The draft is malformed or dangerous.
@@ -55,7 +74,9 @@ pub enum PromoteError {
 
 impl Draft {
     /// Groups the files of one draft; `None` if the folder is none.
-    fn new(name: &str, entries: Vec<Entry>) -> Option<Self> {
+    fn new(name: &str, mut entries: Vec<Entry>) -> Option<Self> {
+        // One more than allowed, so that `review` refuses it. The version must not depend on how many were listed.
+        entries.truncate(MAX_LISTED);
         let skill_file = format!("{}{name}/{}", layout::DRAFTS, layout::SKILL_FILE);
         if !is_name(name) || !entries.iter().any(|entry| entry.path.as_str() == skill_file) {
             return None;
@@ -63,6 +84,39 @@ impl Draft {
         let lines: String = entries.iter().map(|entry| format!("{} {}\n", entry.etag, entry.path)).collect();
         Some(Self { name: name.to_owned(), version: etag(lines.as_bytes()), entries })
     }
+
+    /// Returns the path of a file in the folder of the draft.
+    fn inside<'a>(&self, path: &'a FilePath) -> &'a str {
+        let rest = path.as_str().strip_prefix(layout::DRAFTS).and_then(|rest| rest.strip_prefix(&*self.name));
+        rest.and_then(|rest| rest.strip_prefix('/')).unwrap_or(path.as_str())
+    }
+
+    fn skill_file(&self) -> Option<&Entry> {
+        self.entries.iter().find(|entry| self.inside(&entry.path) == layout::SKILL_FILE)
+    }
+}
+
+/// Returns what makes a draft too large, of the sizes of its files, each with its path in the folder.
+pub fn too_large<'a>(files: impl IntoIterator<Item = (&'a str, u64)>) -> Option<Finding> {
+    let (mut number, mut total) = (0, 0_u64);
+    for (path, bytes) in files {
+        if bytes > MAX_FILE as u64 {
+            return Some(Finding::too_large(
+                path,
+                format!("it has {bytes} bytes; at most {MAX_FILE} are allowed"),
+            ));
+        }
+        number += 1;
+        total = total.saturating_add(bytes);
+    }
+    let what = match () {
+        () if number > MAX_FILES + 1 => format!("it has more than {MAX_FILES} files besides SKILL.md"),
+        () if total > MAX_BYTES as u64 => {
+            format!("its files have {total} bytes; at most {MAX_BYTES} are allowed")
+        }
+        () => return None,
+    };
+    Some(Finding::too_large("the draft", what))
 }
 
 /// Returns the path of a file of a draft; `None` if there can be none.
@@ -77,27 +131,58 @@ impl Workspace {
     /// # Errors
     /// If a store is unavailable.
     pub async fn drafts(&self) -> FileResult<Vec<Skill>> {
+        let mut drafts: Vec<Draft> = self.draft_folders().await?;
+        drafts.truncate(MAX_DRAFTS);
+        let mut skills = Vec::with_capacity(drafts.len());
+        for drafts in drafts.chunks(READ_BATCH) {
+            let is_read =
+                |draft: &&Draft| draft.skill_file().is_some_and(|entry| entry.bytes <= MAX_INLINE as u64);
+            let paths: Vec<_> = drafts.iter().filter(is_read).filter_map(Draft::skill_file).collect();
+            let paths: Vec<_> = paths.into_iter().map(|entry| entry.path.clone()).collect();
+            let files = self.own().read_many(&paths).await?;
+            for draft in drafts {
+                let Some(entry) = draft.skill_file() else { continue };
+                let file = files.iter().find(|file| file.entry.path == entry.path);
+                let head = match file {
+                    Some(file) => front_matter::read_head(&file.entry, &file.bytes),
+                    // It is too large, or was deleted since it was listed.
+                    None => Err(SkillError::NotText),
+                };
+                skills.push(Skill::new(&draft.name, Layer::User, &draft.version, &head));
+            }
+        }
+        Ok(skills)
+    }
+
+    /// Returns whether a new draft with this name can be stored, or replaces one.
+    ///
+    /// # Errors
+    /// If a store is unavailable.
+    pub async fn has_room_for_draft(&self, name: &str) -> FileResult<bool> {
+        let drafts = self.draft_folders().await?;
+        Ok(drafts.len() < MAX_DRAFTS || drafts.iter().any(|draft| draft.name == name))
+    }
+
+    /// Lists the drafts by name.
+    async fn draft_folders(&self) -> FileResult<Vec<Draft>> {
         let all = PathPrefix::parse(layout::DRAFTS).unwrap_or_default();
-        let entries = self.own().list(&all, None, MAX_DRAFTS * (MAX_FILES + 1)).await?;
+        let most = (MAX_DRAFTS + 1) * (MAX_FILES + 1);
+        let entries = self.own().list(&all, None, most).await?;
+        let is_cut = entries.len() == most;
         let mut folders: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         for entry in entries {
-            let folder =
-                entry.path.as_str().strip_prefix(layout::DRAFTS).and_then(|path| path.split_once('/'));
-            if let Some((folder, _)) = folder.map(|(folder, rest)| (folder.to_owned(), rest)) {
+            let path = entry.path.as_str().strip_prefix(layout::DRAFTS);
+            if let Some(folder) =
+                path.and_then(|path| path.split_once('/')).map(|(folder, _)| folder.to_owned())
+            {
                 folders.entry(folder).or_default().push(entry);
             }
         }
-        let drafts: Vec<Draft> =
-            folders.into_iter().filter_map(|(name, entries)| Draft::new(&name, entries)).collect();
-        let paths =
-            drafts.iter().take(MAX_DRAFTS).filter_map(|draft| draft_path(&draft.name, layout::SKILL_FILE));
-        let files = self.own().read_many(&paths.collect::<Vec<_>>()).await?;
-        let skill = |draft: Draft| {
-            let path = draft_path(&draft.name, layout::SKILL_FILE)?;
-            let file = files.iter().find(|file| file.entry.path == path)?;
-            Some(Skill { version: draft.version, ..Skill::of_file(&draft.name, Layer::User, file) })
-        };
-        Ok(drafts.into_iter().filter_map(skill).collect())
+        if is_cut {
+            // More of its files may follow, and its version would be another one.
+            folders.pop_last();
+        }
+        Ok(folders.into_iter().filter_map(|(name, entries)| Draft::new(&name, entries)).collect())
     }
 
     /// Finds a draft.
@@ -108,8 +193,7 @@ impl Workspace {
         let folder = draft_path(name, layout::SKILL_FILE).ok_or(FileError::NotFound)?;
         let folder =
             PathPrefix::parse(folder.as_str().trim_end_matches(layout::SKILL_FILE)).unwrap_or_default();
-        // One more than allowed, so that `promote` refuses it.
-        let entries = self.own().list(&folder, None, MAX_FILES + 2).await?;
+        let entries = self.own().list(&folder, None, MAX_LISTED).await?;
         Draft::new(name, entries).ok_or(FileError::NotFound)
     }
 
@@ -133,32 +217,28 @@ impl Workspace {
         Ok(())
     }
 
-    /// Scans a draft, moves it to `skills/<name>/` in a layer, and returns the skill. Files of an earlier skill at other
-    /// paths stay. A promotion that was interrupted can be repeated.
+    /// Reads and scans a draft that is to become a skill of a layer.
     ///
     /// # Errors
     /// See [`PromoteError`].
-    pub async fn promote(
+    pub async fn review(
         &self,
-        draft: &Draft,
+        draft: Draft,
         layer: Layer,
         clock: &Rc<dyn Clock>,
-    ) -> Result<Skill, PromoteError> {
-        let paths: Vec<FilePath> = draft.entries.iter().map(|entry| entry.path.clone()).collect();
-        if paths.len() > MAX_FILES + 1 {
-            return Err(PromoteError::Refused(vec![Finding::too_many_files()]));
+    ) -> Result<Promotion, PromoteError> {
+        let sizes = draft.entries.iter().map(|entry| (draft.inside(&entry.path), entry.bytes));
+        if let Some(finding) = too_large(sizes) {
+            return Err(PromoteError::Refused(vec![finding]));
         }
+        let paths: Vec<FilePath> = draft.entries.iter().map(|entry| entry.path.clone()).collect();
         let files = self.own().read_many(&paths).await?;
         let is_reviewed =
             |(entry, file): (&Entry, &File)| entry.path == file.entry.path && entry.etag == file.entry.etag;
         if files.len() != paths.len() || !draft.entries.iter().zip(&files).all(is_reviewed) {
             return Err(FileError::Conflict.into());
         }
-        let folder = format!("{}{}/", layout::DRAFTS, draft.name);
-        let inside = |file: &File| {
-            let path = file.entry.path.as_str();
-            path.strip_prefix(folder.as_str()).unwrap_or(path).to_owned()
-        };
+        let inside = |file: &File| draft.inside(&file.entry.path).to_owned();
         let contents: Vec<_> = files.iter().map(|file| (inside(file), &*file.bytes)).collect();
         let mut findings = scan::scan(&contents, clock).await?;
         let skill_file = files.iter().find(|file| inside(file) == layout::SKILL_FILE);
@@ -174,13 +254,25 @@ impl Workspace {
             let path = path_of(&draft.name, &inside(file)).ok_or(FileError::NotFound)?;
             Ok((path, file.bytes.clone()))
         };
-        let written = files.iter().map(target).collect::<FileResult<Vec<_>>>()?;
-        write_all(&**self.layer(layer), written).await?;
-        for entry in &draft.entries {
+        let files = files.iter().map(target).collect::<FileResult<_>>()?;
+        Ok(Promotion { skill, draft, files })
+    }
+
+    /// Moves a reviewed draft to `skills/<name>/` in the layer, and returns the skill. Files of an earlier skill at other
+    /// paths stay. A promotion that was interrupted can be repeated: the `SKILL.md` of the draft is deleted last.
+    ///
+    /// # Errors
+    /// If a file cannot be written or deleted.
+    pub async fn promote(&self, Promotion { skill, draft, files }: Promotion) -> FileResult<Skill> {
+        write_all(&**self.layer(skill.layer), files).await?;
+        let (last, others): (Vec<&Entry>, Vec<&Entry>) =
+            draft.entries.iter().partition(|entry| draft.inside(&entry.path) == layout::SKILL_FILE);
+        for entry in others.into_iter().chain(last) {
             match self.own().delete(&entry.path, &Precondition::IfMatch(entry.etag.clone())).await {
-                // The file was changed during the promotion, and is a draft again.
-                Ok(()) | Err(FileError::Conflict) => {}
-                Err(error) => return Err(error.into()),
+                Ok(()) => {}
+                // The file was changed during the promotion. It remains a draft, with the SKILL.md.
+                Err(FileError::Conflict) => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(skill)
@@ -191,7 +283,7 @@ impl Workspace {
     }
 }
 
-/// Writes files, `SKILL.md` last, so that an unfinished skill is none.
+/// Writes files, `SKILL.md` last, so that a new skill whose files are incomplete is none.
 async fn write_all(tree: &dyn Filesystem, mut files: Vec<(FilePath, Bytes)>) -> FileResult<()> {
     files.sort_by_key(|(path, _)| path.name() == layout::SKILL_FILE);
     for (path, bytes) in files {

@@ -94,6 +94,11 @@ pub fn read_head(entry: &Entry, start: &[u8]) -> Result<FrontMatter, SkillError>
     read_text(text)
 }
 
+/// Returns the description in the text of a `SKILL.md`, as the model reads it; `None` if the skill is malformed.
+pub fn description(text: &str) -> Option<Rc<str>> {
+    read_text(text).ok().map(|front| front.description)
+}
+
 /// Reads the front matter of a text, or of its start.
 fn read_text(text: &str) -> Result<FrontMatter, SkillError> {
     let end = text.char_indices().nth(HEAD_CHARS).map_or(text.len(), |(end, _)| end);

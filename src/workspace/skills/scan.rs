@@ -7,10 +7,11 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use super::SkillError;
+use super::{SkillError, front_matter};
 use crate::ports::Clock;
 use crate::types::{Invalid, text::is_unseen};
 use crate::workspace::{
+    layout,
     pace::{Pace, WorkExceeded},
     pattern::Pattern,
 };
@@ -54,10 +55,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns the finding for a draft with too many files.
-    pub(super) fn too_many_files() -> Self {
-        let what = format!("a draft has at most {} files besides SKILL.md", super::drafts::MAX_FILES);
-        Self { place: "the folder".to_owned(), what }
+    /// Returns the finding for a draft that is too large.
+    pub(super) fn too_large(place: &str, what: String) -> Self {
+        Self { place: place.to_owned(), what }
     }
 
     /// Returns the finding for a malformed skill.
@@ -77,39 +77,54 @@ pub enum ScanError {
     Rule(Invalid),
 }
 
-/// Scans the files of a skill, each with its path in the folder.
+/// Scans the files of a skill, each with its path in the folder. One text at a time is copied.
 ///
 /// # Errors
 /// If the scan does not finish; the skill then counts as dangerous.
 pub async fn scan(files: &[(String, &[u8])], clock: &Rc<dyn Clock>) -> Result<Vec<Finding>, ScanError> {
-    let (mut findings, mut texts) = (Vec::new(), Vec::new());
+    let pattern = |rule: &Rule| Ok((rule.danger, Pattern::regex(rule.pattern, rule.ignores_case)?));
+    let patterns = RULES.iter().map(pattern).collect::<Result<Vec<_>, _>>().map_err(ScanError::Rule)?;
+    let mut findings = Vec::new();
     for (path, bytes) in files {
         // A path is shown to the model, like the text.
-        texts.push((format!("the name {path:?}"), normalized(path)));
-        match std::str::from_utf8(bytes) {
-            Ok(text) => texts.push((path.clone(), normalized(text))),
-            Err(_) => findings.push(Finding { place: path.clone(), what: "it is not text".to_owned() }),
-        }
-        if std::str::from_utf8(bytes).is_ok_and(|text| text.chars().any(hides_text)) {
-            findings.push(Finding { place: path.clone(), what: Danger::HiddenText.to_string() });
-        }
-    }
-    for Rule { danger, pattern, ignores_case } in RULES {
-        let pattern = Pattern::regex(pattern, *ignores_case).map_err(ScanError::Rule)?;
-        let mut matcher = pattern.matcher();
-        for (place, text) in &texts {
-            let mut pace = Pace::new(Rc::clone(clock), Rc::default());
-            if let Some(end) = matcher.find(text, &mut pace).await? {
-                let before = text.get(..text.floor_char_boundary(end.saturating_sub(1))).unwrap_or_default();
-                let line = before.matches(['\n', CONTINUED]).count() + 1;
-                let finding = Finding { place: format!("{place}, line {line}"), what: danger.to_string() };
-                if !findings.contains(&finding) {
-                    findings.push(finding);
-                }
-            }
+        scan_text(&format!("the name {path:?}"), path, &patterns, clock, &mut findings).await?;
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            findings.push(Finding { place: path.clone(), what: "it is not text".to_owned() });
+            continue;
+        };
+        scan_text(path, text, &patterns, clock, &mut findings).await?;
+        // YAML can write each character of a text in another way.
+        let description = (path == layout::SKILL_FILE).then(|| front_matter::description(text)).flatten();
+        if let Some(description) = description.filter(|description| !text.contains(&**description)) {
+            scan_text("the description", &description, &patterns, clock, &mut findings).await?;
         }
     }
     Ok(findings)
+}
+
+async fn scan_text(
+    place: &str,
+    text: &str,
+    patterns: &[(Danger, Pattern)],
+    clock: &Rc<dyn Clock>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), ScanError> {
+    if text.chars().any(hides_text) {
+        findings.push(Finding { place: place.to_owned(), what: Danger::HiddenText.to_string() });
+    }
+    let text = normalized(text);
+    for (danger, pattern) in patterns {
+        let mut pace = Pace::new(Rc::clone(clock), Rc::default());
+        if let Some(end) = pattern.matcher().find(&text, &mut pace).await? {
+            let before = text.get(..text.floor_char_boundary(end.saturating_sub(1))).unwrap_or_default();
+            let line = before.matches(['\n', CONTINUED]).count() + 1;
+            let finding = Finding { place: format!("{place}, line {line}"), what: danger.to_string() };
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns a text without invisible characters, in which a command that continues in the next line is on one line.

@@ -1,6 +1,6 @@
 //! Skills in a glance, and the files of a skill.
 
-use super::{Stage, bytes, path, prefix, put};
+use super::{Stage, bytes, path, paths, prefix, put};
 use crate::ports::{Clock, FileError, filesystem::Precondition};
 use crate::types::Owner;
 use crate::workspace::{
@@ -121,6 +121,20 @@ fn the_number_of_skills_is_limited() {
 }
 
 #[test]
+fn what_is_no_skill_does_not_count() {
+    let stage = Stage::new();
+    for n in 0..100 {
+        stage.share(&format!("skills/{n:03}.md"), "A loose file.");
+        stage.share(&format!("skills/f{n:03}/notes.md"), "A folder without a SKILL.md.");
+    }
+    for n in 0..20 {
+        stage.share(&format!("skills/e{n:03}/SKILL.md"), "");
+    }
+    stage.share("skills/z/SKILL.md", &skill("z", "d"));
+    assert_eq!(seen(&glance(&stage)), [valid("z", Layer::Shared, "d")]);
+}
+
+#[test]
 fn a_skill_is_loaded_with_the_files_of_its_layer() {
     let stage = Stage::new();
     stage.share("skills/a/SKILL.md", &skill("a", "shared"));
@@ -147,9 +161,93 @@ fn a_draft_that_changes_during_its_promotion_is_not_promoted() {
     let draft = block_on(ann.draft("a")).expect("a draft");
     own(&stage, "skills/_drafts/a/run.sh", "two");
     let clock: Rc<dyn Clock> = Rc::new(stage.clock.clone());
-    let promoted = block_on(ann.promote(&draft, Layer::User, &clock)).map(drop).expect_err("another version");
+    let promoted = block_on(ann.review(draft, Layer::User, &clock)).map(drop).expect_err("another version");
     assert_eq!(promoted.to_string(), FileError::Conflict.to_string());
     let target = path("skills/a/SKILL.md");
     let write = ann.write(&target, bytes("x"), &Precondition::CreateOnly);
     assert!(block_on(write).is_ok(), "nothing was written");
+}
+
+/// Promotes Ann's draft `a` to a skill of her own.
+fn promote(stage: &Stage) -> Result<Skill, String> {
+    let (ann, clock): (_, Rc<dyn Clock>) = (stage.of("ann"), Rc::new(stage.clock.clone()));
+    let draft = block_on(ann.draft("a")).map_err(|error| error.to_string())?;
+    let promotion = block_on(ann.review(draft, Layer::User, &clock)).map_err(|error| error.to_string())?;
+    block_on(ann.promote(promotion)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_promotion_that_is_interrupted_anywhere_can_be_repeated() {
+    for calls in 0.. {
+        let stage = Stage::new();
+        for (at, text) in [("SKILL.md", &*skill("a", "d")), ("run.sh", "one"), ("Z.md", "two")] {
+            own(&stage, &format!("skills/_drafts/a/{at}"), text);
+        }
+        stage.table.calls_left.set(Some(calls));
+        let first = promote(&stage);
+        stage.table.calls_left.set(None);
+        if first.is_err() {
+            assert_eq!(promote(&stage).map(|skill| skill.name), Ok("a".to_owned()), "after {calls} calls");
+        }
+        let own = paths(&**stage.of("ann").layer(Layer::User), "skills/");
+        assert_eq!(own, ["skills/a/SKILL.md", "skills/a/Z.md", "skills/a/run.sh"], "after {calls} calls");
+        if first.is_ok() {
+            assert!(calls > 6, "each of the steps has failed once");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_draft_that_is_too_large_is_not_read() {
+    for (files, why) in [
+        (vec![("large.md", (1 << 20) + 1)], "large.md: it has 1048577 bytes; at most 1048576 are allowed"),
+        (
+            ["a.md", "b.md", "c.md", "d.md"].map(|name| (name, 1 << 20)).to_vec(),
+            "the draft: its files have 4194342 bytes; at most 4194304 are allowed",
+        ),
+    ] {
+        let stage = Stage::new();
+        own(&stage, "skills/_drafts/a/SKILL.md", &skill("a", "d"));
+        for (name, size) in files {
+            own(&stage, &format!("skills/_drafts/a/{name}"), &"x".repeat(size));
+        }
+        assert_eq!(promote(&stage).map(drop), Err(why.to_owned()));
+    }
+    let stage = Stage::new();
+    own(&stage, "skills/_drafts/a/SKILL.md", &skill("a", "d"));
+    for n in 0..20 {
+        own(&stage, &format!("skills/_drafts/a/z{n}"), "x");
+    }
+    let listed = block_on(stage.of("ann").drafts()).expect("a list").remove(0);
+    assert_eq!(listed.version, block_on(stage.of("ann").draft("a")).expect("a draft").version);
+    let many = "the draft: it has more than 8 files besides SKILL.md";
+    assert_eq!(promote(&stage).map(drop), Err(many.to_owned()));
+    // The list of drafts does not read a large SKILL.md.
+    let stage = Stage::new();
+    own(&stage, "skills/_drafts/a/SKILL.md", &format!("{}{}", skill("a", "d"), "x".repeat(1 << 20)));
+    own(&stage, "skills/_drafts/b/SKILL.md", &skill("b", "d"));
+    let drafts = block_on(stage.of("ann").drafts()).expect("a list");
+    let described: Vec<_> =
+        drafts.iter().map(|draft| (draft.name.as_str(), draft.description.is_ok())).collect();
+    assert_eq!(described, [("a", false), ("b", true)]);
+    assert!(promote(&stage).is_err());
+}
+
+#[test]
+fn a_list_of_drafts_has_whole_drafts_only() {
+    let stage = Stage::new();
+    for n in 0..70 {
+        for file in ["SKILL.md", "a", "b", "c", "d", "e", "f", "g", "h"] {
+            own(&stage, &format!("skills/_drafts/d{n:02}/{file}"), &skill(&format!("d{n:02}"), "d"));
+        }
+    }
+    let ann = stage.of("ann");
+    let drafts = block_on(ann.drafts()).expect("a list");
+    assert_eq!((drafts.len(), drafts.last().map(|draft| draft.name.as_str())), (64, Some("d63")));
+    for draft in drafts {
+        assert_eq!(block_on(ann.draft(&draft.name)).expect("a draft").version, draft.version);
+    }
+    let room = |name: &str| block_on(ann.has_room_for_draft(name)).expect("an answer");
+    assert_eq!((room("d05"), room("new")), (true, false));
 }
