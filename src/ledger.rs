@@ -8,8 +8,9 @@
 //! A running session holds a *slot*. A slot ends when the session reports that it no longer runs, or with its lease,
 //! which a running session renews. A lost session therefore blocks no other for longer than a lease.
 //!
-//! A slot also holds money, as a payment card does: the sum of the cost ceilings of the session's turns. As long as each
-//! turn has a ceiling, the tenant's limit is exceeded by one turn at most.
+//! A slot also holds money, as a payment card does: what the session's turns may still cost, which is the sum of their cost
+//! ceilings without the usage that the session has reported. As long as each turn has a ceiling, the tenant's limit is
+//! exceeded by one turn at most.
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,8 @@ pub const SLOT_LEASE: Duration = Duration::from_mins(5);
 pub const RETENTION_DAYS: u64 = 400;
 /// How many days the ledger keeps what it knows about an erased session, because a report may arrive late.
 const ERASED_DAYS: u64 = 1;
+/// The time of creation of a session that is not stored yet.
+const UNSTORED: Timestamp = Timestamp(0);
 /// The unit of the limit of requests.
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -158,12 +161,16 @@ impl TenantLedger {
     /// Decides whether a session may start one more turn, or continue one that waits.
     ///
     /// # Errors
-    /// If the store fails, or the session has sent a newer standing.
+    /// If the store fails, or the session has sent a newer standing or its last report.
     pub fn admit(&self, admission: &Admission, now: Timestamp) -> Result<Admitted, StoreError> {
         let Admission { session, created_at, standing, started, quota, continues, .. } = admission;
         let (mut slots, mut account) = (self.slots(now)?, self.account(session)?);
         if standing.sent_at < account.sent_at {
             return Err(StoreError("the request to start a turn arrived late".into()));
+        }
+        // A new session is not stored yet, and may have the id of an erased one.
+        if account.is_erased && *created_at != UNSTORED && *created_at <= account.created_at {
+            return Err(StoreError("the session was erased".into()));
         }
         let own = slots.remove(session);
         let is_running = |limit: &u32| u32::try_from(slots.len()).is_ok_and(|running| running < *limit);
@@ -214,6 +221,10 @@ impl TenantLedger {
         let Report { session, created_at, from, to, rows, started, standing, is_last } = report;
         let mut account = self.account(session)?;
         if *created_at < account.created_at {
+            // A session that could not be stored gives back its slot. It has the id of one that was erased.
+            if *created_at == UNSTORED && account.is_erased {
+                return self.release(report, account, now);
+            }
             // A late message of a session that was erased, whose id another session has.
             return Ok(Receipt { reported: *to, slot_until: None });
         }
@@ -239,6 +250,19 @@ impl TenantLedger {
         self.store.commit(changes)?;
         let slot_until = changed.get(session).map(|slot| slot.until);
         Ok(Receipt { reported: account.reported, slot_until })
+    }
+
+    /// Applies the standing of a session that was never stored.
+    fn release(
+        &self,
+        Report { session, to, standing, .. }: &Report,
+        mut account: Account,
+        now: Timestamp,
+    ) -> Result<Receipt, StoreError> {
+        let slots = with_standing(self.slots(now)?, session, &mut account, standing, false, now);
+        let put = vec![put(key::SLOTS, &slots)?, put(&key::account(session), &account)?];
+        self.store.commit(Batch { put, ..Batch::default() })?;
+        Ok(Receipt { reported: *to, slot_until: slots.get(session).map(|slot| slot.until) })
     }
 
     /// Counts usage that no session reports.
@@ -411,9 +435,8 @@ impl TenantLedger {
     }
 }
 
-/// Returns whether a turn may exceed a limit of the day's cost together with what other turns hold of it. Usage that is
-/// reported while its turn runs counts twice until the turn ends. The only turn with a hold is admitted while anything is
-/// left, because otherwise no turn could use the last part of the limit.
+/// Returns whether a turn may exceed a limit of the day's cost together with what other turns hold of it. The only turn with
+/// a hold is admitted while anything is left, because otherwise no turn could use the last part of the limit.
 fn exceeds(limit: f64, spent: NanoUsd, others: &Slots, admission: &Admission) -> bool {
     let Admission { standing, hold, .. } = admission;
     let held = others.values().fold(standing.hold.minus(*hold), |sum, slot| sum.plus(slot.hold));

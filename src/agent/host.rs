@@ -38,8 +38,8 @@ use crate::session::{
     window::Bounds,
 };
 use crate::types::{
-    BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, StorageQuota, TenantId, TenantLimits,
-    TenantPolicy, Timestamp, TurnId, TurnOptions,
+    BudgetPatch, CallId, GeneratedId, Part, Problem, SessionMeta, SessionState, StorageQuota, TenantId,
+    TenantLimits, TenantPolicy, Timestamp, TurnId, TurnOptions,
     session::{Guidance, Webhook},
 };
 pub use account::Admittance;
@@ -52,7 +52,7 @@ use futures::{
 use std::time::Duration;
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::{Rc, Weak},
 };
 use webhooks::WebhookSender;
@@ -155,6 +155,8 @@ pub struct SessionHost {
     jobs: RefCell<BTreeMap<Job, Running>>,
     /// The messages to the tenant's ledger.
     ledger: LedgerState,
+    /// The calls whose children ask to continue, and have sent no other status since.
+    asks: RefCell<BTreeSet<CallId>>,
     /// The task that serves the streams of a session.
     streams: RefCell<Option<(Weak<Session>, AbortHandle)>>,
 }
@@ -176,6 +178,7 @@ impl SessionHost {
             prefetch: RefCell::new(None),
             jobs: RefCell::default(),
             ledger: LedgerState::default(),
+            asks: RefCell::default(),
             streams: RefCell::new(None),
         })
     }

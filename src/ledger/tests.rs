@@ -84,6 +84,24 @@ fn a_report_after_the_last_one_takes_no_slot() {
 }
 
 #[test]
+fn an_erased_session_takes_no_slot_and_a_new_one_of_its_id_gives_it_back() {
+    let ledger = ledger();
+    let at = |ms: u64| NOW + Duration::from_millis(ms);
+    assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);
+    ledger.report(&Report { is_last: true, ..report("a", 0, 0, Vec::new(), at(1)) }, at(1)).unwrap();
+    // A request that had opened the session before it was erased.
+    assert!(ledger.admit(&admission("a", standing(at(2), 1), ONE_SLOT), at(2)).is_err());
+    assert_eq!(ledger.slots_held(at(2)).unwrap(), 0);
+    // A new session of this id is admitted, and could not be stored.
+    let unstored = Admission { created_at: Timestamp(0), ..admission("a", standing(at(3), 1), ONE_SLOT) };
+    assert!(matches!(ledger.admit(&unstored, at(3)), Ok(Admitted::Until(_))));
+    let release = Report { created_at: Timestamp(0), ..report("a", 0, 0, Vec::new(), at(4)) };
+    assert_eq!(ledger.report(&release, at(4)).unwrap().slot_until, None);
+    assert_eq!(ledger.slots_held(at(4)).unwrap(), 0);
+    assert_eq!(admit(&ledger, "b", ONE_SLOT, at(5)), None);
+}
+
+#[test]
 fn a_slot_for_a_turn_that_was_never_stored_ends_with_the_lease_of_an_admission() {
     let (ledger, second) = (ledger(), Duration::from_secs(1));
     assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);

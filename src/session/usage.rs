@@ -116,6 +116,26 @@ pub fn turns_started(store: &dyn SessionStore, after: u64) -> Result<Vec<u64>, S
         .collect()
 }
 
+/// Returns the cost of the model calls in the records after `after`.
+///
+/// # Errors
+/// If the store fails, or a record cannot be parsed.
+pub fn cost(store: &dyn SessionStore, after: u64) -> Result<NanoUsd, StoreError> {
+    #[derive(Deserialize)]
+    struct Cost {
+        #[serde(default)]
+        cost_usd: Option<f64>,
+        #[serde(default)]
+        model: Option<IgnoredAny>,
+    }
+    let kinds = &["usage.updated", "usage.other"];
+    Records::new(store, Select { after, kinds, ..Select::default() }).try_fold(NanoUsd(0), |sum, record| {
+        let Cost { cost_usd, model } = decode(&record?.json)?;
+        // A subagent reports its own.
+        Ok(model.map_or(sum, |_| sum.plus(NanoUsd::of_usd(cost_usd.unwrap_or_default()))))
+    })
+}
+
 /// Returns the time of the first record after `after` for which a report is due.
 ///
 /// # Errors

@@ -6,11 +6,11 @@ use crate::stage::{NOW, Stage, ms};
 use crate::subagents::{child, ruled};
 use edge_harness::agent::SessionHost;
 use edge_harness::http::Response;
-use edge_harness::model::{ModelRegistry, ModelSettings, Prices};
+use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedHttp};
-use edge_harness::ports::Ledger;
+use edge_harness::ports::{Ledger, Model, Models};
 use edge_harness::types::{
-    Admitted, ErrorCode, NanoUsd, Policy, Price, Problem, Quota, Report, SessionStatus, Standing,
+    Admitted, ErrorCode, ModelError, NanoUsd, Policy, Price, Problem, Quota, Report, SessionStatus, Standing,
     TenantLimits, TimedLimit, Timestamp,
 };
 use futures::executor::block_on;
@@ -104,6 +104,25 @@ fn a_continuation_that_is_admitted_but_not_stored_gives_its_slot_back() {
 }
 
 #[test]
+fn a_slot_whose_response_is_lost_is_given_back() {
+    let (stage, route) = asking(&one_turn());
+    stage.ledger.unanswered.set(1);
+    let answer = || resolve(&stage, "s", &route, &json!({"answer": "blue"})).map(drop);
+    assert_eq!(answer().unwrap_err().code, ErrorCode::Unavailable);
+    stage.run();
+    assert!(is_free(&stage));
+    other_ends(&stage);
+    answer().unwrap();
+    stage.settle();
+    // The same of a message that starts a turn.
+    stage.run();
+    stage.ledger.unanswered.set(1);
+    assert_eq!(post(&stage, "hello").map(drop).unwrap_err().code, ErrorCode::Unavailable);
+    stage.run();
+    assert!(is_free(&stage));
+}
+
+#[test]
 fn an_expired_call_continues_over_the_limit() {
     let (stage, _) = asking(&one_turn());
     assert!(is_free(&stage));
@@ -164,6 +183,24 @@ fn a_parent_waits_on_if_its_subagent_could_not_continue() {
 }
 
 #[test]
+fn a_parent_waits_on_if_its_response_to_a_subagent_is_lost() {
+    let stage = delegating("delegate:write:x");
+    let id = child(&stage);
+    stage.others.unanswered.set(1);
+    let approve = || resolve(&stage, &id, "/approvals/w", &json!({"decision": "approve"}));
+    assert_eq!(approve().map(drop).unwrap_err().code, ErrorCode::Unavailable);
+    stage.tick(ms(100));
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
+    assert!(is_free(&stage));
+    other_ends(&stage);
+    approve().unwrap();
+    stage.settle();
+    stage.run();
+    stage.check();
+    assert_eq!(stage.session().state().status(), SessionStatus::Idle);
+}
+
+#[test]
 fn a_turn_keeps_its_slot_while_a_subagent_runs() {
     let stage = ruled("read_it", Policy::Ask);
     limit(&stage, one_turn());
@@ -184,15 +221,29 @@ fn a_turn_keeps_its_slot_while_a_subagent_runs() {
     stage.settle();
 }
 
-/// A stage whose demo model has a price.
-fn priced() -> Stage {
-    let price = Price { input: 1_000.0, output: 1_000.0, cache_read: None, cache_write: None };
-    let prices = Prices::new([("demo/echo".to_owned(), price)].into()).unwrap();
-    let mut settings = ModelSettings::default();
-    settings.prices = prices;
+/// The demo model with this price.
+struct Priced(ModelRegistry, Price);
+
+impl Models for Priced {
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        self.0.resolve(id)
+    }
+
+    fn price(&self, _: &str) -> Option<Price> {
+        Some(self.1)
+    }
+
+    fn default_model(&self) -> String {
+        self.0.default_model()
+    }
+}
+
+/// A stage whose demo model has this price for a million tokens.
+fn priced(usd: f64) -> Stage {
+    let price = Price { input: usd, output: usd, cache_read: None, cache_write: None };
     let (clock, http) = (ManualClock::at(NOW), Rc::new(ScriptedHttp::default()));
-    let models = ModelRegistry::new(settings, http, None, Rc::new(clock.clone()));
-    Stage::with(clock, Rc::new(models), |builder| builder)
+    let models = ModelRegistry::new(ModelSettings::default(), http, None, Rc::new(clock.clone()));
+    Stage::with(clock, Rc::new(Priced(models, price)), |builder| builder)
 }
 
 /// Asks for a turn of the other session with a ceiling.
@@ -210,7 +261,7 @@ fn is_held(stage: &Stage, usd: f64) -> bool {
 
 #[test]
 fn the_turns_of_a_session_hold_their_ceilings() {
-    let stage = priced();
+    let stage = priced(0.01);
     let limits =
         TenantLimits { cost_usd_per_day: Some(10.0), max_cost_usd: Some(4.0), ..TenantLimits::default() };
     limit(&stage, limits);
@@ -237,5 +288,24 @@ fn the_turns_of_a_session_hold_their_ceilings() {
     assert_eq!(problem.reached.as_ref().unwrap().limit, TimedLimit::CostUsdPerDay);
     other_ends(&stage);
     answer().unwrap();
+    stage.settle();
+}
+
+#[test]
+fn a_turn_that_continues_holds_what_it_may_still_cost() {
+    let stage = priced(1_000.0);
+    let limits =
+        TenantLimits { cost_usd_per_day: Some(10.0), max_cost_usd: Some(4.0), ..TenantLimits::default() };
+    limit(&stage, limits);
+    post(&stage, ASK).unwrap();
+    stage.settle_waiting();
+    stage.run();
+    let spent = stage.session().state().activity.turn.as_ref().unwrap().cost_usd.unwrap();
+    assert!(spent > 0.01 && spent < 2.0, "{spent}");
+    // What the turn has spent counts as usage, so it holds the rest of its ceiling: all of the limit is taken.
+    assert!(matches!(other_holds(&stage, 6.0), Admitted::Until(_)));
+    let pending = stage.session().pending().unwrap();
+    let route = format!("/answers/{}", pending[0].call_id);
+    resolve(&stage, "s", &route, &json!({"answer": "blue"})).unwrap();
     stage.settle();
 }

@@ -29,6 +29,8 @@ type Make = Box<dyn Fn(&str, Rc<MemorySessionStore>) -> Rc<SessionHost>>;
 pub struct Others {
     /// While set, no session can reach another.
     pub down: Cell<bool>,
+    /// The next statuses of children whose response is lost: the parent handles the status.
+    pub unanswered: Cell<u32>,
     /// Delay of a message between sessions, in milliseconds.
     pub delay: Cell<Duration>,
     pub clock: RefCell<Option<ManualClock>>,
@@ -109,7 +111,14 @@ impl Peers for Others {
         session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
-        self.reach(session)?.child_status(status).await.map_err(peer_error)
+        let handled = self.reach(session)?.child_status(status).await.map_err(peer_error);
+        match self.unanswered.get() {
+            0 => handled,
+            left => {
+                self.unanswered.set(left - 1);
+                Err(PeerError("the response was lost".into()))
+            }
+        }
     }
 
     async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<(u16, Bytes), PeerError> {

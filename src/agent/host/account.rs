@@ -15,7 +15,7 @@ use crate::session::{
 };
 use crate::types::{
     Admission, Admitted, Budget, BudgetPatch, NanoUsd, Problem, Reached, Receipt, Report, RequestBlock,
-    SessionId, SlotUse, Standing, TenantId, TimedLimit, Timestamp, session::Account,
+    SessionId, SlotUse, Standing, TenantId, TimedLimit, Timestamp, TurnState, session::Account,
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -37,7 +37,7 @@ pub(super) struct LedgerState {
     starting: Cell<u32>,
     /// The same of decisions and answers with which the waiting turn continues.
     continuing: Cell<u32>,
-    /// The sum of the cost ceilings of all of them.
+    /// The sum of what all of them may still cost.
     hold: Cell<NanoUsd>,
     /// When the last message was sent.
     sent_at: Cell<Timestamp>,
@@ -63,7 +63,7 @@ impl LedgerState {
 pub struct Admittance {
     host: Rc<SessionHost>,
     continues: bool,
-    /// The cost ceiling of the turn.
+    /// What the turn may still cost.
     hold: NanoUsd,
     /// Until when the session holds a slot; `None` if it needs none.
     pub slot_until: Option<Timestamp>,
@@ -128,7 +128,7 @@ impl SessionHost {
         self.ask_ledger(tenant, id, session, hold, false).await
     }
 
-    /// Asks the ledger for a turn with this cost ceiling, which starts or continues.
+    /// Asks the ledger for a turn that starts or continues, and may still cost `hold`.
     pub(super) async fn ask_ledger(
         self: &Rc<Self>,
         tenant: &TenantId,
@@ -153,7 +153,8 @@ impl SessionHost {
                 _ => Vec::new(),
             };
             let created_at = state.as_ref().map_or(Timestamp(0), |state| state.meta.created_at);
-            let standing = self.standing(session.map(Rc::as_ref), true)?;
+            let reported = state.as_ref().map_or(0, |state| state.account.reported);
+            let standing = self.standing(session.map(Rc::as_ref), true, reported)?;
             let session = id.clone();
             let admission = Admission { session, created_at, standing, started, hold, continues, quota };
             let admitted = within(
@@ -162,7 +163,15 @@ impl SessionHost {
                 self.ports.ledger.admit(tenant, &admission),
             )
             .await
-            .unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))?;
+            .unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())));
+            let admitted = match admitted {
+                Ok(admitted) => admitted,
+                Err(error) => {
+                    // Only the response may be lost, and the slot taken.
+                    self.release(admittance, tenant, id);
+                    return Err(error.into());
+                }
+            };
             match (admitted, retries.next()) {
                 (Admitted::Until(until), _) => {
                     admittance.slot_until = quota.needs_slots().then_some(until);
@@ -176,7 +185,8 @@ impl SessionHost {
         }
     }
 
-    /// Gives back an admission whose turn could not be stored. If this fails, the slot ends with its lease.
+    /// Gives back an admission whose turn could not be stored, or whose response was lost. If this fails, the slot ends with
+    /// its lease.
     pub fn release(self: &Rc<Self>, admittance: Admittance, tenant: &TenantId, id: &SessionId) {
         let (host, tenant, id) = (Rc::clone(self), tenant.clone(), id.clone());
         self.spawn(async move {
@@ -185,7 +195,9 @@ impl SessionHost {
             let state = session.as_ref().map(|session| session.state().clone());
             let needs_slots = host.tenant_limits().quota().needs_slots();
             let account = state.as_ref().map(|state| *state.account).unwrap_or_default();
-            let Ok(standing) = host.standing(session.as_deref(), needs_slots) else { return };
+            let Ok(standing) = host.standing(session.as_deref(), needs_slots, account.reported) else {
+                return;
+            };
             let report = Report {
                 session: id,
                 created_at: state.as_ref().map_or(Timestamp(0), |state| state.meta.created_at),
@@ -200,9 +212,16 @@ impl SessionHost {
         });
     }
 
-    /// Returns what the session does, as of now.
-    fn standing(&self, session: Option<&Session>, needs_slots: bool) -> Result<Standing, StoreError> {
-        let hold = self.ledger.hold.get().plus(session.map_or(Ok(NanoUsd(0)), |session| self.hold(session))?);
+    /// Returns what the session does, as of now. `reported` is up to which record the ledger has counted the session's log
+    /// when it reads this.
+    fn standing(
+        &self,
+        session: Option<&Session>,
+        needs_slots: bool,
+        reported: u64,
+    ) -> Result<Standing, StoreError> {
+        let hold = session.map_or(Ok(NanoUsd(0)), |session| self.hold(session, reported))?;
+        let hold = self.ledger.hold.get().plus(hold);
         let state = session.map(|session| session.state());
         let starting = self.ledger.starting.get();
         let last = self.ledger.sent_at.get();
@@ -220,8 +239,8 @@ impl SessionHost {
         })
     }
 
-    /// Returns the sum of the cost ceilings of the turn that runs and of those that are queued.
-    fn hold(&self, session: &Session) -> Result<NanoUsd, StoreError> {
+    /// Returns what the turn that runs and those that are queued may still cost.
+    fn hold(&self, session: &Session, reported: u64) -> Result<NanoUsd, StoreError> {
         let limits = self.limits_of(session);
         if limits.cost_usd_per_day.is_none() {
             return Ok(NanoUsd(0));
@@ -229,7 +248,7 @@ impl SessionHost {
         let queued = queued_budgets(session)?.into_iter().map(|budget| ceiling(&limits.lower(budget)));
         let state = session.state();
         let running = state.activity.turn.as_ref().filter(|turn| turn.works());
-        let running = running.map(|turn| ceiling(&turn.budget));
+        let running = running.map(|turn| still_open(session, turn, reported)).transpose()?;
         Ok(running.into_iter().chain(queued).fold(NanoUsd(0), NanoUsd::plus))
     }
 
@@ -323,7 +342,7 @@ impl SessionHost {
             to,
             rows,
             started,
-            standing: self.standing(Some(session), needs_slots)?,
+            standing: self.standing(Some(session), needs_slots, to)?,
             is_last,
         })
     }
@@ -351,6 +370,16 @@ impl SessionHost {
         }
         self.ports.directory.append_audit(&decided).await.map_err(directory_down)
     }
+}
+
+/// Returns what a turn may still cost: its ceiling without what the ledger has counted of it, up to the record `reported`.
+pub(super) fn still_open(session: &Session, turn: &TurnState, reported: u64) -> Result<NanoUsd, StoreError> {
+    let (ceiling, spent) = (ceiling(&turn.budget), NanoUsd::of_usd(turn.cost_usd.unwrap_or_default()));
+    if ceiling.is_zero() || spent.is_zero() {
+        return Ok(ceiling);
+    }
+    let unreported = usage::cost(session.store().as_ref(), reported)?;
+    Ok(ceiling.minus(spent.minus(unreported)))
 }
 
 /// Returns the cost ceiling of a turn; 0 if it has none, because nothing can be held for it then.

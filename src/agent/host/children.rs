@@ -145,6 +145,7 @@ impl SessionHost {
         if status.asks_to_continue {
             return self.let_child_continue(&session, &suspension).await;
         }
+        self.asks.borrow_mut().remove(&status.call_id);
         if status.is_final() {
             self.resolve_child(&session, suspension, status)?;
         } else {

@@ -6,13 +6,13 @@
 
 use super::{
     Admittance, SessionHost,
-    account::ceiling,
+    account::still_open,
     children::MESSAGE_TIMEOUT,
     resolved::{ResolvedCalls, TurnEffect},
 };
 use crate::ports::{PeerError, within};
 use crate::session::{Session, kernel::Input};
-use crate::types::{Acknowledgement, ChildStatus, Problem, SessionId, Suspension, TenantId};
+use crate::types::{Acknowledgement, ChildStatus, ErrorCode, Problem, SessionId, Suspension, TenantId};
 use std::rc::Rc;
 
 impl SessionHost {
@@ -57,7 +57,11 @@ impl SessionHost {
 
     async fn admit_waiting(self: &Rc<Self>, session: &Rc<Session>) -> Result<Admittance, Problem> {
         let (tenant, id) = owner(session);
-        let hold = session.state().activity.turn.as_ref().map(|turn| ceiling(&turn.budget));
+        let hold = {
+            let state = session.state();
+            let turn = state.activity.turn.as_ref();
+            turn.map(|turn| still_open(session, turn, state.account.reported)).transpose()?
+        };
         self.ask_ledger(&tenant, &id, Some(session), hold.unwrap_or_default(), true).await
     }
 
@@ -70,14 +74,15 @@ impl SessionHost {
         let asked = self.ports.peers.notify(&tenant, &parent.session, asked);
         let asked = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, asked).await;
         let asked = asked.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        if !matches!(asked, Ok(Acknowledgement::Refused(_))) {
+            // The parent may have stored that the child runs, even if its response is lost. If the child waits on after all,
+            // it has to notify the parent.
+            self.handle(Input::Acknowledged(running));
+        }
         let unreachable = "the session of the parent cannot be reached; try again";
         match asked.map_err(|error| Problem::unavailable(unreachable, error))? {
             Acknowledgement::Refused(reached) => Err(Problem::over_limit(reached, self.now())),
-            Acknowledgement::Recorded => {
-                // If the child waits on after all, it has to notify the parent.
-                self.handle(Input::Acknowledged(running));
-                Ok(())
-            }
+            Acknowledgement::Recorded => Ok(()),
             // Nothing waits for the task. The child learns it with its next status.
             Acknowledgement::NotWanted | Acknowledgement::NoSession => Ok(()),
         }
@@ -90,6 +95,7 @@ impl SessionHost {
         session: &Rc<Session>,
         waiting: &Suspension,
     ) -> Result<Acknowledgement, Problem> {
+        self.asks.borrow_mut().insert(waiting.call_id.clone());
         let admittance = match self.lacks_slot(session) {
             true => match self.admit_waiting(session).await {
                 Err(Problem { reached: Some(reached), .. }) => {
@@ -100,12 +106,16 @@ impl SessionHost {
             false => None,
         };
         let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
-        // The call may have been resolved during the await.
+        // During the await, the call may have been resolved, and the child may have sent a status because it waits on.
+        let is_newest = self.asks.borrow_mut().remove(&waiting.call_id);
         let stored = match waiting.child() {
             Some(child) => session.child_suspension(&waiting.call_id, &child.task.session),
             None => Ok(None),
         };
         let stored = stored.map_err(Problem::from).and_then(|found| match found {
+            Some(_) if !is_newest => {
+                Err(Problem::new(ErrorCode::Unavailable, "the subagent has sent another status; try again"))
+            }
             Some(own) => {
                 self.store_pending(session, own, Vec::new(), slot_until).map(|()| Acknowledgement::Recorded)
             }
