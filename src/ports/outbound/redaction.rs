@@ -23,14 +23,18 @@ impl Redaction {
             let (path, query) = (in_segment(secret), encoded(secret));
             let form = query.replace("%20", "+");
             let lower = [&path, &query].map(|text| lower_case_escapes(text));
-            for text in [secret.clone(), json, path, query, form].into_iter().chain(lower) {
+            let ascii = in_ascii(&json);
+            // Some servers escape slashes.
+            let slashes = [&json, &ascii].map(|text| text.replace('/', "\\/"));
+            let forms_of = [secret.clone(), json, ascii, path, query, form].into_iter().chain(slashes);
+            for text in forms_of.chain(lower) {
                 if !text.is_empty() {
                     forms.push(Form { text, mark: format!("[secret {name}]") });
                 }
             }
         }
         // A form that contains another one comes first.
-        forms.sort_by_key(|form| std::cmp::Reverse(form.text.len()));
+        forms.sort_by(|one, other| (other.text.len(), &other.text).cmp(&(one.text.len(), &one.text)));
         forms.dedup_by(|one, other| one.text == other.text);
         Self(forms)
     }
@@ -61,6 +65,20 @@ impl Redaction {
     }
 }
 
+/// Escapes all characters of the content of a JSON string that are not ASCII.
+fn in_ascii(json: &str) -> String {
+    let mut units = [0; 2];
+    json.chars().fold(String::new(), |mut text, c| {
+        match c.is_ascii() {
+            true => text.push(c),
+            false => {
+                c.encode_utf16(&mut units).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")))
+            }
+        }
+        text
+    })
+}
+
 /// Writes the hexadecimal digits of percent-encoded bytes in lower case.
 fn lower_case_escapes(text: &str) -> String {
     let mut digits = 0;
@@ -86,11 +104,13 @@ mod tests {
         let echo = json!({
             "raw": "x to\"ken/ü A", "nested": json!({"body": "to\"ken/ü A"}).to_string(),
             "url": "https://a/to%22ken%2F%C3%BC%20A?x=to%22ken%2f%c3%bc%20A", "form": "to%22ken%2F%C3%BC+A",
+            "php": r#""to\"ken\/ü A""#, "python": r#""to\"ken/\u00fc A""#, "both": r#"to\"ken\/\u00fc A"#,
             "to\"ken/ü A": 12345678, "list": ["-1234-", 1234, true, null, 5],
         });
         let expected = json!({
             "raw": "x [secret A]", "nested": "{\"body\":\"[secret A]\"}",
             "url": "https://a/[secret A]?x=[secret A]", "form": "[secret A]",
+            "php": "\"[secret A]\"", "python": "\"[secret A]\"", "both": "[secret A]",
             "[secret A]": "[secret LONG]", "list": ["-[secret SHORT]-", "[secret SHORT]", true, null, 5],
         });
         assert_eq!(redaction.value(echo), expected);

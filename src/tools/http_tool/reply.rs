@@ -105,7 +105,7 @@ impl Reply {
         if is_json {
             let value =
                 serde_json::from_str(&text).map_err(|error| format!("the response is not JSON: {error}"))?;
-            return selected(value, text, pointer);
+            return selected(value, pointer);
         }
         if !is_text(&essence) {
             return Err(format!("the response is neither JSON nor text; its type is {essence:?}"));
@@ -113,7 +113,7 @@ impl Reply {
         match pointer {
             // Servers that send JSON as text.
             Some(_) => match serde_json::from_str(&text) {
-                Ok(value) => selected(value, text, pointer),
+                Ok(value) => selected(value, pointer),
                 Err(_) => Err("the response is not JSON, so no part of it can be selected".into()),
             },
             None => Ok(Value::String(text)),
@@ -122,7 +122,7 @@ impl Reply {
 }
 
 /// Returns the part of a value at a pointer.
-fn selected(value: Value, text: String, pointer: Option<&str>) -> Result<Value, String> {
+fn selected(value: Value, pointer: Option<&str>) -> Result<Value, String> {
     let part = match pointer {
         None => value,
         Some(pointer) => match value.pointer(pointer) {
@@ -132,7 +132,7 @@ fn selected(value: Value, text: String, pointer: Option<&str>) -> Result<Value, 
     };
     Ok(match json::too_deep(&part) {
         // It could be stored but not parsed again.
-        true => Value::String(text),
+        true => Value::String(part.to_string()),
         false => part,
     })
 }
@@ -180,6 +180,9 @@ mod tests {
             let failure = result(200, content_type, body, pointer).expect_err(content_type);
             assert!(failure.contains(why), "{failure}");
         }
+        let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        let body = format!(r#"{{"deep": {deep}, "other": 1}}"#);
+        assert_eq!(result(200, "application/json", &body, Some("/deep")), Ok(json!(deep)));
         let large = "x".repeat(MAX_BYTES + 1);
         assert!(result(200, "text/plain", &large, None).is_err_and(|why| why.contains("1 MiB")));
         assert_eq!(result(200, "text/plain", &large[1..], None), Ok(json!(large[1..])));
