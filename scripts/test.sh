@@ -33,5 +33,7 @@ scripts/clients.sh
 scripts/browser.sh
 scripts/schemathesis.sh --install
 wait "$workers"
+# Builds the client, too, which commands of the docs use.
+cargo test --quiet -p edge-harness-cli --test server -- --test-threads=4
 # Most of these tests wait for a server, so more of them run at the same time than there are cores.
 cargo test --no-default-features --test http -- --test-threads=4

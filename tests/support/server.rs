@@ -320,8 +320,10 @@ impl Drop for Server {
     }
 }
 
+/// Returns the folder of the repository, which has the only lock file: the tests of several packages use this module.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().find(|folder| folder.join("Cargo.lock").exists()).expect("the repository")
 }
 
 /// Reads the lines of a pipe into a channel, so that a wait for one can have a deadline.

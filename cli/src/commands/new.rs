@@ -1,0 +1,44 @@
+//! `agentctl new`.
+
+use crate::error::{Error, Result};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process,
+};
+
+/// The script of a clone that creates a crate.
+const SCRIPT: &str = "scripts/new.sh";
+
+const EXAMPLES: &str = "\
+Examples:
+  agentctl new ../my-agent
+  agentctl new ~/src/my-agent --clone ~/src/edge-harness";
+
+/// Creates a crate for a Worker of your own, with a tool and a hook, from examples/my-agent of a clone of edge-harness
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct New {
+    /// Folder to create; its name becomes the name of the crate
+    folder: PathBuf,
+    /// Clone of edge-harness, which the crate depends on [default: the one that contains the current folder]
+    #[arg(long, value_name = "FOLDER")]
+    clone: Option<PathBuf>,
+}
+
+impl New {
+    pub(crate) fn run(self) -> Result<()> {
+        let is_clone = |folder: &&Path| folder.join(SCRIPT).is_file();
+        let here = env::current_dir()?;
+        let clone = match &self.clone {
+            Some(clone) => Some(clone.as_path()).filter(is_clone),
+            None => here.ancestors().find(is_clone),
+        };
+        let Some(clone) = clone else {
+            return Err(Error::Usage("there is no clone of edge-harness here; name it with --clone".into()));
+        };
+        let folder = std::path::absolute(&self.folder)?;
+        let status = process::Command::new(clone.join(SCRIPT)).env("WORKER", folder).status()?;
+        if status.success() { Ok(()) } else { Err(Error::Incomplete("the crate was not created".into())) }
+    }
+}

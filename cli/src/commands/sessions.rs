@@ -1,0 +1,193 @@
+//! `agentctl sessions`, and `agentctl export`.
+
+mod archive;
+mod tail;
+
+use crate::{
+    api::segment,
+    context::Context,
+    error::Result,
+    printer::{describe, short},
+    wire::{Message, Pending},
+};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use std::{fmt::Write as _, path::PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  agentctl sessions list --limit 10
+  agentctl sessions show notes
+  agentctl sessions tail notes --until-idle
+  agentctl sessions export notes -o notes.zip
+  agentctl sessions rm notes";
+
+/// Lists, shows, follows, exports, copies and erases sessions
+#[derive(clap::Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Sessions {
+    List(List),
+    Show(Show),
+    Tail(tail::Tail),
+    Export(Export),
+    Fork(Fork),
+    Rm(Rm),
+}
+
+impl Sessions {
+    pub(crate) async fn run(self, context: &Context) -> Result<()> {
+        match self {
+            Self::List(command) => command.run(context).await,
+            Self::Show(command) => command.run(context).await,
+            Self::Tail(command) => command.run(context).await,
+            Self::Export(command) => command.run(context).await,
+            Self::Fork(command) => command.run(context).await,
+            Self::Rm(command) => command.run(context).await,
+        }
+    }
+}
+
+/// Lists sessions, newest first
+#[derive(clap::Args)]
+pub(crate) struct List {
+    /// Lists only sessions of this agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// Maximum number of sessions
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    limit: usize,
+}
+
+impl List {
+    async fn run(self, context: &Context) -> Result<()> {
+        let agent: Vec<_> = self.agent.iter().map(|agent| ("agent", agent.as_str())).collect();
+        let sessions = context.api()?.list("/v1/sessions", &agent, self.limit).await?;
+        context.out.list(&sessions, &["id", "status", "agent", "updated_at", "title"])
+    }
+}
+
+/// Shows a session: its state, its conversation, and the calls that wait
+///
+/// With --json, the session has its messages in the field `messages`.
+#[derive(clap::Args)]
+pub(crate) struct Show {
+    /// Session to show
+    session: String,
+}
+
+impl Show {
+    async fn run(self, context: &Context) -> Result<()> {
+        let api = context.api()?;
+        let path = format!("/v1/sessions/{}", segment(&self.session));
+        let mut session: Value = api.get(&path).json().await?;
+        session["messages"] = api.list(&format!("{path}/messages"), &[], usize::MAX).await?.into();
+        context.out.value(&session, page)
+    }
+}
+
+/// Returns a session as text.
+fn page(session: &Value) -> String {
+    let mut text = String::new();
+    for field in ["id", "title", "status", "agent", "mode", "model", "user", "created_at", "updated_at"] {
+        if let Some(value) = session[field].as_str() {
+            let _ = writeln!(text, "{field}: {}", value.lines().next().unwrap_or_default());
+        }
+    }
+    for message in session["messages"].as_array().into_iter().flatten() {
+        for part in message["parts"].as_array().into_iter().flatten() {
+            let line = match part["type"].as_str() {
+                Some("text") => {
+                    format!("\n{}\n{}", message["role"].as_str().unwrap_or_default(), cell(&part["text"]))
+                }
+                Some("file") => format!("\n[file {}]", cell(&part["name"])),
+                Some("tool_call") => format!("\n[{} {}]", cell(&part["name"]), short(&part["args"])),
+                Some("tool_result") => match part["outcome"].as_str() {
+                    Some("result") => format!("[→ {}]", short(&part["result"])),
+                    other => format!("[→ {}: {}]", other.unwrap_or_default(), short(&part["reason"])),
+                },
+                _ => continue,
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    for call in session["pending"].as_array().into_iter().flatten() {
+        let pending = Pending::deserialize(call).unwrap_or_default();
+        let _ = writeln!(text, "\nwaiting: {}\n{}", pending.call_id, describe(&pending));
+    }
+    for queued in session["queue"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "\nqueued: {}", cell(&queued["turn"]));
+    }
+    text.trim_end().to_owned()
+}
+
+fn cell(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Writes a session into a zip archive: session.json, events.ndjson and its artifacts
+#[derive(clap::Args)]
+pub(crate) struct Export {
+    /// Session to export
+    session: String,
+    /// File to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl Export {
+    pub(crate) async fn run(self, context: &Context) -> Result<()> {
+        let counts = archive::write(context, &self.session, &self.output).await?;
+        let written = json!({ "file": self.output, "events": counts.events, "artifacts": counts.artifacts });
+        context.out.value(&written, |_| {
+            format!("{}: {} events, {} artifacts", self.output.display(), counts.events, counts.artifacts)
+        })
+    }
+}
+
+/// Creates a session that starts as a copy of another one
+#[derive(clap::Args)]
+pub(crate) struct Fork {
+    /// Session to copy
+    session: String,
+    /// Last message to copy: its id
+    #[arg(long, value_name = "MESSAGE")]
+    at: Option<String>,
+}
+
+impl Fork {
+    async fn run(self, context: &Context) -> Result<()> {
+        let path = format!("/v1/sessions/{}/fork", segment(&self.session));
+        let body = self.at.map_or_else(|| json!({}), |at| json!({ "at_message": at }));
+        let session: Value = context.api()?.post(&path).body_json(&body).json().await?;
+        context.out.value(&session, |session| cell(&session["id"]).to_owned())
+    }
+}
+
+/// Erases sessions: their messages, artifacts, indexed turns and extracted facts
+#[derive(clap::Args)]
+pub(crate) struct Rm {
+    /// Sessions to erase
+    #[arg(required = true)]
+    sessions: Vec<String>,
+}
+
+impl Rm {
+    async fn run(self, context: &Context) -> Result<()> {
+        let api = context.api()?;
+        for session in &self.sessions {
+            api.delete(&format!("/v1/sessions/{}", segment(session))).send().await?;
+            context.out.value(&json!({ "erased": session }), |_| format!("erased {session}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the text and the files of a message in one line.
+pub(super) fn summary(message: &Message) -> String {
+    let mut text = short(&message.text().into());
+    for file in message.files() {
+        let _ = write!(text, " [{file}]");
+    }
+    text.trim_start().to_owned()
+}

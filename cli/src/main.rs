@@ -1,0 +1,5 @@
+//! The program `agentctl`.
+
+fn main() -> std::process::ExitCode {
+    agentctl::main()
+}

@@ -1,0 +1,148 @@
+//! What commands print: text for people, or with `--json` one JSON value on each line.
+
+use crate::error::Result;
+use serde_json::Value;
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal as _, Write as _},
+};
+
+/// How a command prints.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// Whether the caller wants JSON.
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints a value: as JSON, or as the text that `text` makes of it.
+    ///
+    /// # Errors
+    /// A closed standard output.
+    pub fn value(self, value: &Value, text: impl FnOnce(&Value) -> String) -> Result<()> {
+        if self.json { self.line(&value.to_string()) } else { self.line(&text(value)) }
+    }
+
+    /// Prints a list: each entry as a line of JSON, or all of them as a table of these fields.
+    ///
+    /// # Errors
+    /// A closed standard output.
+    pub fn list(self, entries: &[Value], fields: &[&str]) -> Result<()> {
+        if self.json {
+            return entries.iter().try_for_each(|entry| self.line(&entry.to_string()));
+        }
+        let rows: Vec<Vec<String>> =
+            entries.iter().map(|entry| fields.iter().map(|field| cell(&entry[*field])).collect()).collect();
+        if !rows.is_empty() { self.line(&table(fields, &rows)) } else { self.note("nothing found") }
+    }
+
+    /// Prints a line to standard output.
+    ///
+    /// # Errors
+    /// A closed standard output.
+    pub fn line(self, text: &str) -> Result<()> {
+        let mut out = io::stdout().lock();
+        Ok(writeln!(out, "{}", self.shown(text))?)
+    }
+
+    /// Prints a piece of text to standard output at once.
+    ///
+    /// # Errors
+    /// A closed standard output.
+    pub fn piece(self, text: &str) -> Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(self.shown(text).as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Prints a remark for people, which is not part of the result.
+    ///
+    /// # Errors
+    /// Never: a closed standard error does not matter.
+    pub fn note(self, text: &str) -> Result<()> {
+        if !self.json {
+            let _ = writeln!(io::stderr(), "{}", without_controls(text));
+        }
+        Ok(())
+    }
+
+    /// Returns the text as it may be printed: a model or a file must not control the terminal.
+    fn shown(self, text: &str) -> Cow<'_, str> {
+        if !self.json && io::stdout().is_terminal() { without_controls(text) } else { text.into() }
+    }
+
+    /// Starts a progress bar for work of this many units, which appears on a terminal only.
+    pub fn progress(self, total: u64, what: &'static str) -> indicatif::ProgressBar {
+        if self.json || !io::stderr().is_terminal() {
+            return indicatif::ProgressBar::hidden();
+        }
+        let style = indicatif::ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
+        let bar = indicatif::ProgressBar::new(total).with_message(what);
+        match style {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+}
+
+/// Removes control characters, and with them escape sequences, but not line breaks and tabs.
+pub fn without_controls(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(is_control) { text.replace(is_control, "").into() } else { text.into() }
+}
+
+/// Returns the text of a value in a table.
+pub fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "–".into(),
+        Value::String(text) => text.lines().next().unwrap_or_default().to_owned(),
+        Value::Array(entries) if entries.iter().all(Value::is_string) => {
+            entries.iter().map(cell).collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Aligns the columns of a table. Only the last column may be long.
+fn table(fields: &[&str], rows: &[Vec<String>]) -> String {
+    let head: Vec<String> = fields.iter().map(|field| field.replace('_', " ")).collect();
+    let all = || std::iter::once(&head).chain(rows);
+    let widths: Vec<usize> =
+        (0..fields.len()).map(|at| all().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the fields of an object, one on each line.
+pub fn fields(value: &Value) -> String {
+    let entries = value.as_object().into_iter().flatten();
+    let shown = entries.filter(|(_, value)| !value.is_null()).map(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name}: {text}")
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        assert_eq!(without_controls("a\u{1b}[2Jb\r\n\tc\u{9b}d"), "a[2Jb\n\tcd");
+    }
+
+    #[test]
+    fn a_table_has_aligned_columns() {
+        let rows = [
+            vec![cell(&json!("a")), cell(&json!(["chat", "read"])), cell(&Value::Null)],
+            vec![cell(&json!("long")), cell(&json!(7)), cell(&json!("two\nlines"))],
+        ];
+        let text = table(&["id", "scopes", "last_used"], &rows);
+        assert_eq!(text, "id    scopes     last used\na     chat,read  –\nlong  7          two");
+    }
+}

@@ -1,0 +1,163 @@
+//! Prints a turn while it runs.
+
+use crate::{
+    context::Context,
+    error::{Error, Result},
+    interrupt::Interrupts,
+    output::{Output, without_controls},
+    turn::{Turn, TurnResult, TurnStep},
+    wire::{Event, Pending, Received},
+};
+use serde_json::Value;
+
+/// Maximum number of characters of arguments and results in a line.
+const LINE: usize = 160;
+
+/// What to print of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// The text of the reply as it is written, and tool calls as remarks.
+    Text,
+    /// Each event as a line of JSON.
+    Events,
+    /// Only the result, as JSON.
+    Result,
+}
+
+impl Show {
+    /// Returns what `--json` and `--events` ask for.
+    pub fn of(context: &Context, events: bool) -> Self {
+        match (events, context.out.json) {
+            (true, _) => Self::Events,
+            (false, true) => Self::Result,
+            (false, false) => Self::Text,
+        }
+    }
+}
+
+/// Prints a turn until it ends or waits. Ctrl-C aborts the turn, and a second one leaves.
+///
+/// # Errors
+/// What the server refuses, `Interrupted`, and a closed standard output.
+pub async fn print_turn(out: Output, show: Show, mut turn: Turn) -> Result<TurnResult> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut text = TextPrinter::new(out);
+    let mut is_aborting = false;
+    loop {
+        let step = tokio::select! {
+            step = turn.next() => step?,
+            () = interrupts.next() => {
+                if is_aborting {
+                    return Err(Error::Interrupted);
+                }
+                is_aborting = true;
+                out.note("\nstopping the turn; press Ctrl-C again to leave")?;
+                tokio::select! {
+                    aborted = turn.abort() => aborted?,
+                    () = interrupts.next() => return Err(Error::Interrupted),
+                }
+                continue;
+            }
+        };
+        match (step, show) {
+            (TurnStep::Event(event), Show::Events) => out.line(&event.json.to_string())?,
+            (TurnStep::Event(event), Show::Text) => text.print(&event)?,
+            (TurnStep::Event(_), Show::Result) => {}
+            (TurnStep::Lost(error), _) => out.note(&format!("{error}; connecting again"))?,
+            (TurnStep::Done(result), _) => {
+                if show == Show::Result {
+                    out.line(&result.json.to_string())?;
+                }
+                return Ok(result);
+            }
+        }
+    }
+}
+
+/// Prints the text of a turn, and remarks about everything else.
+struct TextPrinter {
+    out: Output,
+    /// The message that is being printed, as far as it has been.
+    printed: String,
+}
+
+impl TextPrinter {
+    fn new(out: Output) -> Self {
+        Self { out, printed: String::new() }
+    }
+
+    fn print(&mut self, received: &Received) -> Result<()> {
+        match &received.event {
+            Event::Text { delta, .. } => {
+                self.printed.push_str(delta);
+                self.out.piece(delta)
+            }
+            Event::MessageCompleted { message } => {
+                let text = message.text();
+                // Empty if all of it arrived as deltas.
+                let rest = text.strip_prefix(self.printed.as_str()).unwrap_or_default();
+                self.printed.clear();
+                self.out.piece(&format!("{rest}\n"))
+            }
+            Event::TurnResumed { reason } if !self.printed.is_empty() => {
+                self.printed.clear();
+                self.out.piece("\n")?;
+                self.out.note(&format!("[{reason}: the model writes its message again]"))
+            }
+            Event::ToolStarted { name, args, .. } => self.out.note(&format!("[{name} {}]", short(args))),
+            Event::ToolCompleted(outcome) if outcome.outcome == "result" => {
+                self.out.note(&format!("[→ {}]", short(&outcome.result)))
+            }
+            Event::ToolCompleted(outcome) => {
+                let reason = outcome.reason.clone().unwrap_or_default();
+                self.out.note(&format!("[→ {}: {reason}]", outcome.outcome))
+            }
+            Event::BudgetExceeded { limit } => {
+                self.out.note(&format!("[the turn reached its limit: {limit}]"))
+            }
+            Event::TurnFailed { error } => {
+                self.out.note(&format!("error: the turn failed: {} ({})", error.message, error.code))
+            }
+            Event::TurnCanceled { .. } => self.out.note("the turn was canceled"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Explains what a turn waits for, and how to continue it.
+///
+/// # Errors
+/// Never: a closed standard error does not matter.
+pub fn explain_waiting(out: Output, session: &str, pending: &[Pending]) -> Result<()> {
+    for call in pending {
+        let hint = match call.kind.as_str() {
+            "approval" => format!("agentctl approve {session} {}", call.call_id),
+            "plan" => format!("agentctl answer {session} {} '{{\"action\": \"approved\"}}'", call.call_id),
+            _ => format!("agentctl answer {session} {} '\"…\"'", call.call_id),
+        };
+        out.note(&format!("waiting: {}\n  {hint}", describe(call)))?;
+    }
+    Ok(())
+}
+
+/// Describes a call that waits in a line.
+pub fn describe(call: &Pending) -> String {
+    let payload = &call.payload;
+    let shown = match call.kind.as_str() {
+        "question" => payload["question"].as_str().map(str::to_owned),
+        "plan" => payload["path"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    let what = shown.unwrap_or_else(|| short(if call.args.is_null() { payload } else { &call.args }));
+    format!("{} {}: {what}", call.kind, call.name)
+}
+
+/// Returns a value in one line that is not too long.
+pub fn short(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let line: String = without_controls(&text).replace(['\n', '\t'], " ");
+    match line.char_indices().nth(LINE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}

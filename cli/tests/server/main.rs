@@ -1,0 +1,16 @@
+//! The program `agentctl`, run against the real Worker in workerd.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+mod agentctl;
+mod agents;
+mod files;
+mod mcp;
+mod memory;
+mod operator;
+mod profiles;
+mod sessions;
+mod turns;

@@ -1,0 +1,196 @@
+//! `send`, `approve` and `answer`: what is printed, and the exit codes.
+
+use crate::{
+    agentctl::Agentctl,
+    support::{Gate, ModelServer, Script, Server, World, shared},
+};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::Command,
+};
+
+#[test]
+fn a_reply_is_printed_as_text_or_json_or_events() {
+    let cli = Agentctl::new(shared());
+    let ran = cli.run(&["send", "cli-send", "/say Good morning."]).expect(0);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("Good morning.\n", ""));
+    let result = cli.run(&["send", "cli-send", "/say Again.", "--json"]).expect(0).json();
+    assert_eq!((&result["status"], &result["reply"]["text"]), (&json!("completed"), &json!("Again.")));
+    let events = cli.run(&["send", "cli-send", "/say Third.", "--events"]).expect(0).lines();
+    assert_eq!(
+        (&events[0]["type"], &events[events.len() - 1]["type"]),
+        (&json!("turn.started"), &json!("turn.completed"))
+    );
+    let ran = cli.run_with(&["send", "cli-send", "-"], "/say From a pipe.").expect(0);
+    assert_eq!(ran.out, "From a pipe.\n");
+}
+
+#[test]
+fn tool_calls_are_remarks() {
+    let ran = Agentctl::new(shared()).run(&[
+        "send",
+        "cli-tools",
+        "/tool echo {\"text\": \"hi\"}\n/then /say Done.",
+    ]);
+    let ran = ran.expect(0);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("Done.\n", "[echo {\"text\":\"hi\"}]\n[→ hi]\n"));
+}
+
+#[test]
+fn a_reply_matches_a_schema_and_has_limits() {
+    let cli = Agentctl::new(shared());
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    std::fs::write(cli.folder().join("schema.json"), schema.to_string()).unwrap();
+    let args = ["send", "cli-schema", "/say {\"city\": \"Oslo\"}", "--schema", "schema.json", "--json"];
+    assert_eq!(cli.run(&args).expect(0).json()["reply"]["output"], json!({"city": "Oslo"}));
+    let ran = cli.run(&["send", "cli-schema", "hi", "--max-steps", "0"]).expect(3);
+    assert!(ran.err.contains("/budget/max_steps"), "{ran:?}");
+}
+
+#[test]
+fn exit_codes_say_how_it_ended() {
+    let cli = Agentctl::new(shared());
+    cli.run(&["send", "cli-codes"]).expect(2);
+    let failed = cli.run(&["send", "cli-codes", "/fail auth"]).expect(1);
+    assert!(failed.err.contains("error: the turn failed: "), "{failed:?}");
+    let unknown = cli.run(&["send", "cli-unknown-agent", "hi", "--agent", "nobody"]).expect(4);
+    assert!(unknown.err.contains("unknown_agent"), "{unknown:?}");
+    cli.run(&["sessions", "show", "cli-nothing"]).expect(4);
+    let ran = Agentctl::without_key(shared()).run(&["send", "cli-codes", "hi"]).expect(2);
+    assert!(ran.err.contains("agentctl login"), "{ran:?}");
+    let nowhere = cli.run(&["send", "s", "hi", "--url", "http://127.0.0.1:1"]).expect(1);
+    assert!(nowhere.err.contains("no connection to 127.0.0.1:1"), "{nowhere:?}");
+}
+
+/// Creates a session in which edits need an approval, and lets it wait.
+fn waiting(cli: &Agentctl, id: &str, message: &str) -> Vec<Value> {
+    let rules = json!({"id": id, "permissions": {"categories": {"edit": "ask"}}});
+    shared().client().post("/v1/sessions", rules).expect(201);
+    let ran = cli.run(&["send", id, message]).expect(5);
+    assert!(ran.err.contains(&format!("agentctl approve {id} call_")), "{ran:?}");
+    let shown = cli.run(&["sessions", "show", id, "--json"]).expect(0).json();
+    shown["pending"].as_array().unwrap().clone()
+}
+
+fn call(pending: &Value) -> &str {
+    pending["call_id"].as_str().unwrap()
+}
+
+#[test]
+fn an_approved_call_runs_and_a_declined_one_does_not() {
+    let cli = Agentctl::new(shared());
+    let write = "/tool write_file {\"path\": \"cli/a.txt\", \"content\": \"one\"}\n/then /say Written.";
+    let pending = waiting(&cli, "cli-approve", write);
+    let ran = cli.run(&["approve", "cli-approve", call(&pending[0])]).expect(0);
+    assert_eq!(ran.out, "Written.\n");
+    assert_eq!(cli.run(&["files", "get", "cli/a.txt"]).expect(0).out, "one");
+    let other = cli.run(&["approve", "cli-approve", call(&pending[0]), "--decline"]).expect(3);
+    assert!(other.err.contains("already_decided") || other.err.contains("not_waiting"), "{other:?}");
+
+    let write = "/tool write_file {\"path\": \"cli/b.txt\", \"content\": \"two\"}\n/then /say Sorry.";
+    let pending = waiting(&cli, "cli-decline", write);
+    let args = ["approve", "cli-decline", call(&pending[0]), "--decline", "--reason", "Not today."];
+    let ran = cli.run(&args).expect(0);
+    assert!(ran.err.contains("Not today."), "{ran:?}");
+    cli.run(&["files", "get", "cli/b.txt"]).expect(4);
+}
+
+#[test]
+fn a_call_runs_with_other_arguments_and_is_then_always_allowed() {
+    let cli = Agentctl::new(shared());
+    let pending = waiting(&cli, "cli-args", "/tool write_file {\"path\": \"cli/c.txt\", \"content\": \"x\"}");
+    let args = ["approve", "cli-args", call(&pending[0]), "--args", "-", "--always", "tool"];
+    cli.run_with(&args, "{\"path\": \"cli/d.txt\", \"content\": \"edited\"}").expect(0);
+    assert_eq!(cli.run(&["files", "get", "cli/d.txt"]).expect(0).out, "edited");
+    let args = ["approve", "cli-args", call(&pending[0]), "--always", "room"];
+    cli.run(&args).expect(2);
+    cli.run(&["send", "cli-args", "/tool write_file {\"path\": \"cli/e.txt\", \"content\": \"x\"}"])
+        .expect(0);
+}
+
+#[test]
+fn a_decision_that_leaves_another_call_waiting_returns_at_once() {
+    let cli = Agentctl::new(shared());
+    let write = |name: &str| format!("/tool write_file {{\"path\": \"cli/{name}\", \"content\": \"x\"}}");
+    let pending = waiting(&cli, "cli-two", &format!("{}\n{}\n/then /say Both.", write("f"), write("g")));
+    let ran = cli.run(&["approve", "cli-two", call(&pending[0])]).expect(5);
+    assert!(ran.err.contains(call(&pending[1])) && !ran.err.contains(call(&pending[0])), "{ran:?}");
+    assert_eq!(cli.run(&["approve", "cli-two", call(&pending[1])]).expect(0).out, "Both.\n");
+}
+
+#[test]
+fn a_question_gets_its_answer() {
+    let cli = Agentctl::new(shared());
+    let ran = cli.run(&["send", "cli-ask", "/tool ask_user {\"question\": \"Which city?\"}"]).expect(5);
+    assert!(ran.err.contains("Which city?"), "{ran:?}");
+    let shown = cli.run(&["sessions", "show", "cli-ask", "--json"]).expect(0).json();
+    let call = call(&shown["pending"][0]);
+    let ran = cli.run(&["answer", "cli-ask", call, "Oslo"]).expect(2);
+    assert!(ran.err.contains("a text needs quotes"), "{ran:?}");
+    let ran = cli.run(&["answer", "cli-ask", call, "\"Oslo\""]).expect(0);
+    assert!(ran.out.contains("Oslo"), "{ran:?}");
+}
+
+#[test]
+fn ctrl_c_aborts_the_turn() {
+    let cli = Agentctl::new(shared());
+    let mut child = cli.command(&["send", "cli-abort", "/slow 50 100000"]).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_until(b' ', &mut Vec::new()).unwrap();
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("stopping the turn") && err.contains("the turn was canceled"), "{err}");
+    assert_eq!(cli.run(&["sessions", "show", "cli-abort", "--json"]).expect(0).json()["status"], "idle");
+}
+
+#[test]
+fn a_busy_session_can_refuse_and_steer() {
+    let cli = Agentctl::new(shared());
+    let turn = cli.run(&["send", "cli-busy", "/slow 50 100000", "--async"]).expect(0);
+    assert!(turn.out.starts_with("trn_"), "{turn:?}");
+    let ran = cli.run(&["send", "cli-busy", "hi", "--on-busy", "reject"]).expect(3);
+    assert!(ran.err.contains("session_busy"), "{ran:?}");
+    assert_eq!(cli.run(&["send", "cli-busy", "/say Now.", "--on-busy", "steer"]).expect(0).out, "Now.\n");
+}
+
+#[test]
+fn a_turn_is_followed_across_a_kill_of_the_server() {
+    let model = ModelServer::start();
+    let gate = Gate::new();
+    let bindings = json!({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(),
+        "DEFAULT_MODEL": "openai/m", "MEMORY_FLUSH": "never"});
+    let mut server = Server::start(bindings);
+    model.script("m", Script::text(["Half "]).hold(&gate));
+    model.script("m", Script::text(["The ", "whole reply."]));
+    let cli = Agentctl::new(&server);
+    let mut child = cli.command(&["send", "killed", "hello"]).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_until(b' ', &mut Vec::new()).unwrap();
+    gate.reached();
+    server.restart();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{rest} {err}");
+    assert_eq!(rest, "\nThe whole reply.\n", "{err}");
+    assert!(err.contains("connecting again") && err.contains("the model writes its message again"), "{err}");
+}
+
+#[test]
+fn the_key_and_escape_sequences_stay_away_from_the_output() {
+    let world = World::start();
+    world.model.script("esc", Script::text(["a\u{1b}[2Jb"]));
+    let chat = world.chat("openai/esc");
+    let cli = Agentctl::new(&world.server);
+    // Into a pipe, text is unchanged.
+    assert_eq!(cli.run(&["send", &chat.id, "hi"]).expect(0).out, "a\u{1b}[2Jb\n");
+    let ran = cli.run(&["sessions", "show", "none", "--url", "http://user:secret@127.0.0.1:1"]);
+    assert!(!format!("{ran:?}").contains("secret"), "{ran:?}");
+}
