@@ -2,6 +2,7 @@
 
 mod agents;
 mod audit;
+mod chat;
 mod complete;
 mod decide;
 mod doctor;
@@ -52,6 +53,7 @@ pub struct Cli {
 pub(crate) enum Command {
     Login(login::Login),
     Doctor(doctor::Doctor),
+    Chat(chat::Chat),
     Send(send::Send),
     #[command(subcommand)]
     Sessions(sessions::Sessions),
@@ -86,6 +88,7 @@ impl Command {
         match self {
             Self::Login(command) => command.run(context).await,
             Self::Doctor(command) => command.run(context).await,
+            Self::Chat(command) => command.run(context).await,
             Self::Send(command) => command.run(context).await,
             Self::Sessions(command) => command.run(context).await,
             Self::Export(command) => command.run(context).await,

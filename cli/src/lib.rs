@@ -1,10 +1,11 @@
 //! agentctl, the command-line client of edge-harness.
 //!
 //! `commands` has a file for each command. They share the client of the HTTP API (`api`), the streams that continue
-//! after a lost connection (`stream`, `turn`), the profiles, and the output.
+//! after a lost connection (`stream`, `turn`), the profiles, and the output. `chat` is the terminal interface.
 
 mod api;
 mod backoff;
+mod chat;
 mod commands;
 mod context;
 mod error;
@@ -14,6 +15,7 @@ mod printer;
 mod profile;
 mod stream;
 mod turn;
+mod waits;
 mod wire;
 
 pub use commands::Cli;

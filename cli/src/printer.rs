@@ -6,6 +6,7 @@ use crate::{
     interrupt::Interrupts,
     output::{Output, without_controls},
     turn::{Turn, TurnResult, TurnStep},
+    waits::Wait,
     wire::{Event, Pending, Received},
 };
 use serde_json::Value;
@@ -129,27 +130,16 @@ impl TextPrinter {
 /// # Errors
 /// Never: a closed standard error does not matter.
 pub fn explain_waiting(out: Output, session: &str, pending: &[Pending]) -> Result<()> {
-    for call in pending {
-        let hint = match call.kind.as_str() {
-            "approval" => format!("agentctl approve {session} {}", call.call_id),
-            "plan" => format!("agentctl answer {session} {} '{{\"action\": \"approved\"}}'", call.call_id),
-            _ => format!("agentctl answer {session} {} '\"…\"'", call.call_id),
+    for wait in Wait::all(session, pending) {
+        let (session, call) = (&wait.session, &wait.call.call_id);
+        let hint = match wait.call.kind.as_str() {
+            "approval" => format!("agentctl approve {session} {call}"),
+            "plan" => format!("agentctl answer {session} {call} '{{\"action\": \"approved\"}}'"),
+            _ => format!("agentctl answer {session} {call} '\"…\"'"),
         };
-        out.note(&format!("waiting: {}\n  {hint}", describe(call)))?;
+        out.note(&format!("waiting: {}\n  {hint}", wait.describe()))?;
     }
     Ok(())
-}
-
-/// Describes a call that waits in a line.
-pub fn describe(call: &Pending) -> String {
-    let payload = &call.payload;
-    let shown = match call.kind.as_str() {
-        "question" => payload["question"].as_str().map(str::to_owned),
-        "plan" => payload["path"].as_str().map(str::to_owned),
-        _ => None,
-    };
-    let what = shown.unwrap_or_else(|| short(if call.args.is_null() { payload } else { &call.args }));
-    format!("{} {}: {what}", call.kind, call.name)
 }
 
 /// Returns a value in one line that is not too long.

@@ -30,6 +30,8 @@ pub enum Step {
     Event(Box<Received>),
     /// The connection was lost. The next call makes another one.
     Lost(Error),
+    /// The connection was made again.
+    Connected,
     /// The session is idle, and the stream was to end then.
     Idle,
 }
@@ -64,7 +66,13 @@ impl Follow {
             let connection = match &mut self.connection {
                 Some(connection) => connection,
                 None => match self.connect().await {
-                    Ok(connection) => self.connection.insert(connection),
+                    Ok(connection) => {
+                        self.connection = Some(connection);
+                        if self.failures > 0 {
+                            return Ok(Step::Connected);
+                        }
+                        continue;
+                    }
                     Err(error) => return self.lost(error).await,
                 },
             };
@@ -103,7 +111,7 @@ impl Follow {
         Ok(Step::Lost(error))
     }
 
-    async fn connect(&self) -> Result<Connection> {
+    async fn connect(&mut self) -> Result<Connection> {
         let path = format!("/v1/sessions/{}/events", segment(&self.session));
         let request = self.api.get(&path).query("after", &self.after).header("accept", "text/event-stream");
         let until = self.until_idle.then_some("idle");

@@ -103,6 +103,13 @@ impl Turn {
         Ok(Self { api: api.clone(), session: session.to_owned(), id, events, result })
     }
 
+    /// Follows a turn that runs or waits, after an event id.
+    pub fn follow(api: &Api, session: &str, turn: &str, after: &str) -> Self {
+        let (session, id) = (session.to_owned(), turn.to_owned());
+        let events = Follow::new(api, &session, after);
+        Self { api: api.clone(), session, id, events, result: None }
+    }
+
     /// Returns the turn's id.
     pub fn id(&self) -> &str {
         &self.id
@@ -122,7 +129,7 @@ impl Turn {
                     self.result = TurnResult::of(&event);
                     return Ok(TurnStep::Event(event));
                 }
-                Step::Event(_) => {}
+                Step::Event(_) | Step::Connected => {}
                 Step::Lost(error) => return Ok(TurnStep::Lost(error)),
                 Step::Idle => return Err(Error::Response("the stream ended before the turn".into())),
             }

@@ -24,8 +24,18 @@ pub struct Session {
     pub current_turn: Option<String>,
     /// The calls that wait.
     pub pending: Vec<Pending>,
+    /// The messages in the queue.
+    pub queue: Vec<Queued>,
     /// Number of the last record in its log.
     pub last_seq: u64,
+}
+
+/// A message in the queue.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Queued {
+    /// The turn of the message.
+    pub turn: String,
 }
 
 /// A call that waits for a decision or an answer.

@@ -7,7 +7,8 @@ use crate::{
     api::segment,
     context::Context,
     error::Result,
-    printer::{describe, short},
+    printer::short,
+    waits::Wait,
     wire::{Message, Pending},
 };
 use serde::Deserialize as _;
@@ -111,9 +112,10 @@ fn page(session: &Value) -> String {
             text.push('\n');
         }
     }
-    for call in session["pending"].as_array().into_iter().flatten() {
-        let pending = Pending::deserialize(call).unwrap_or_default();
-        let _ = writeln!(text, "\nwaiting: {}\n{}", pending.call_id, describe(&pending));
+    let pending = session["pending"].as_array().into_iter().flatten();
+    let pending: Vec<_> = pending.filter_map(|call| Pending::deserialize(call).ok()).collect();
+    for wait in Wait::all(cell(&session["id"]), &pending) {
+        let _ = writeln!(text, "\nwaiting: {} {}\n{}", wait.session, wait.call.call_id, wait.describe());
     }
     for queued in session["queue"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "\nqueued: {}", cell(&queued["turn"]));

@@ -7,10 +7,12 @@ mod support;
 
 mod agentctl;
 mod agents;
+mod chat;
 mod files;
 mod mcp;
 mod memory;
 mod operator;
 mod profiles;
 mod sessions;
+mod terminal;
 mod turns;

@@ -6,8 +6,9 @@ use crate::{
     context::Context,
     error::{Error, Result},
     interrupt::Interrupts,
-    printer::{describe, short},
+    printer::short,
     stream::{Follow, Step},
+    waits::Wait,
     wire::{Event, Received, Session},
 };
 
@@ -53,6 +54,7 @@ impl Tail {
                     }
                 }
                 Step::Lost(error) => context.out.note(&format!("{error}; connecting again"))?,
+                Step::Connected => {}
                 Step::Idle => return Ok(()),
             }
         }
@@ -72,7 +74,9 @@ fn line(received: &Received) -> Option<String> {
         Event::ToolCompleted(outcome) => {
             format!("{}: {}", outcome.outcome, outcome.reason.as_deref().unwrap_or_default())
         }
-        Event::TurnWaiting { pending } => pending.iter().map(describe).collect::<Vec<_>>().join("; "),
+        Event::TurnWaiting { pending } => {
+            Wait::all("", pending).iter().map(Wait::describe).collect::<Vec<_>>().join("; ")
+        }
         Event::TurnCompleted { stop_reason } => stop_reason.clone(),
         Event::TurnFailed { error } => format!("{} ({})", error.message, error.code),
         Event::TurnResumed { reason } => reason.clone(),

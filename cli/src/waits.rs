@@ -1,0 +1,183 @@
+//! The calls that wait for a person, and how a person resolves them.
+
+use crate::{
+    api::{Api, segment},
+    error::Result,
+    printer::short,
+    wire::Pending,
+};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+/// A call that waits, in the session that made it: the one that is shown, or that of a subagent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wait {
+    /// The session of the call.
+    pub session: String,
+    /// The call.
+    pub call: Pending,
+}
+
+/// What a person decides or answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resolution {
+    /// The call runs.
+    Approve,
+    /// The call runs, and later ones of its tool do.
+    AlwaysTool,
+    /// The call runs, and later ones of its category do.
+    AlwaysCategory,
+    /// The call does not run; the model reads the reason.
+    Decline(Option<String>),
+    /// The answer to a question, the review of a plan, or the result of an external tool.
+    Answer(Value),
+}
+
+impl Wait {
+    /// Returns the calls that wait, those of subagents in place of the calls that run the subagents.
+    pub fn all(session: &str, pending: &[Pending]) -> Vec<Self> {
+        let mut waits = Vec::new();
+        for call in pending {
+            match (call.kind.as_str(), call.payload["session"].as_str()) {
+                ("subagent", Some(child)) => {
+                    let theirs = call.payload["pending"].as_array().into_iter().flatten();
+                    let theirs: Vec<_> = theirs.filter_map(|call| Pending::deserialize(call).ok()).collect();
+                    waits.extend(Self::all(child, &theirs));
+                }
+                _ => waits.push(Self { session: session.to_owned(), call: call.clone() }),
+            }
+        }
+        waits
+    }
+
+    /// Describes the call in a line.
+    pub fn describe(&self) -> String {
+        let Pending { kind, name, args, payload, .. } = &self.call;
+        let shown = match kind.as_str() {
+            "question" => payload["question"].as_str().map(str::to_owned),
+            "plan" => payload["path"].as_str().map(str::to_owned),
+            _ => None,
+        };
+        let what = shown.unwrap_or_else(|| short(if args.is_null() { payload } else { args }));
+        format!("{kind} {name}: {what}")
+    }
+
+    /// Returns the suggested answers of a question.
+    pub fn options(&self) -> Vec<&str> {
+        let options = self.call.payload["options"].as_array().into_iter().flatten();
+        options.filter_map(|option| option["label"].as_str()).collect()
+    }
+
+    /// Says what a person may enter.
+    pub fn hint(&self) -> &'static str {
+        match self.call.kind.as_str() {
+            "approval" => {
+                "y approve · n decline · a always this tool · c always this category · or a reason to decline"
+            }
+            "plan" => "y approve · n reject · or what to change",
+            "question" if !self.options().is_empty() => "a number, or your answer",
+            "question" => "your answer",
+            _ => "the result of the tool",
+        }
+    }
+
+    /// Returns what a text or a key means as an answer to this call; `None` for nothing.
+    pub fn read(&self, text: &str) -> Option<Resolution> {
+        let text = text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        let review = |action: &str, feedback: &str| {
+            let mut answer = json!({ "action": action });
+            if !feedback.is_empty() {
+                answer["feedback"] = feedback.into();
+            }
+            Resolution::Answer(answer)
+        };
+        Some(match (self.call.kind.as_str(), text) {
+            ("approval", "y" | "Y" | "yes") => Resolution::Approve,
+            ("approval", "n" | "N" | "no") => Resolution::Decline(None),
+            ("approval", "a") => Resolution::AlwaysTool,
+            ("approval", "c") => Resolution::AlwaysCategory,
+            ("approval", reason) => Resolution::Decline(Some(reason.to_owned())),
+            ("plan", "y" | "Y" | "yes") => review("approved", ""),
+            ("plan", "n" | "N" | "no") => review("rejected", ""),
+            ("plan", feedback) => review("rejected", feedback),
+            ("question", text) => {
+                let number = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                let answer = number.and_then(|at| self.options().get(at).copied()).unwrap_or(text);
+                let is_multi = self.call.payload["selection_mode"] == "multi";
+                Resolution::Answer(if is_multi { json!([answer]) } else { answer.into() })
+            }
+            (_, text) => Resolution::Answer(serde_json::from_str(text).unwrap_or_else(|_| text.into())),
+        })
+    }
+
+    /// Sends the resolution. The hash of the arguments goes with it, so that it applies only to what was shown.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn resolve(&self, api: &Api, resolution: &Resolution) -> Result<Value> {
+        let (route, mut body) = match resolution {
+            Resolution::Approve => ("approvals", json!({"decision": "approve"})),
+            Resolution::AlwaysTool => ("approvals", json!({"decision": "always_allow_tool"})),
+            Resolution::AlwaysCategory => ("approvals", json!({"decision": "always_allow_category"})),
+            Resolution::Decline(None) => ("approvals", json!({"decision": "decline"})),
+            Resolution::Decline(Some(reason)) => {
+                ("approvals", json!({"decision": "decline", "reason": reason}))
+            }
+            Resolution::Answer(answer) => ("answers", json!({ "answer": answer })),
+        };
+        if let Some(hash) = &self.call.args_hash {
+            body["args_hash"] = hash.as_str().into();
+        }
+        let path = format!("/v1/sessions/{}/{route}/{}", segment(&self.session), segment(&self.call.call_id));
+        api.post(&path).header("prefer", "respond-async").body_json(&body).json().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(kind: &str, payload: Value) -> Wait {
+        let call = Pending { call_id: "c".into(), kind: kind.into(), payload, ..Pending::default() };
+        Wait { session: "s".into(), call }
+    }
+
+    #[test]
+    fn a_text_is_a_decision_a_review_or_an_answer() {
+        let approval = wait("approval", Value::Null);
+        assert_eq!(approval.read("y"), Some(Resolution::Approve));
+        assert_eq!(approval.read("a"), Some(Resolution::AlwaysTool));
+        assert_eq!(approval.read(" not now "), Some(Resolution::Decline(Some("not now".into()))));
+        assert_eq!(approval.read(" "), None);
+        let plan = wait("plan", json!({"plan": "1.", "path": "p.md"}));
+        assert_eq!(plan.read("y"), Some(Resolution::Answer(json!({"action": "approved"}))));
+        assert_eq!(
+            plan.read("shorter"),
+            Some(Resolution::Answer(json!({"action": "rejected", "feedback": "shorter"})))
+        );
+        let options = json!([{"label": "red"}, {"label": "blue"}]);
+        let question = wait("question", json!({"question": "Which?", "options": options}));
+        assert_eq!(question.read("2"), Some(Resolution::Answer("blue".into())));
+        assert_eq!(question.read("7"), Some(Resolution::Answer("7".into())));
+        let many =
+            wait("question", json!({"question": "Which?", "options": options, "selection_mode": "multi"}));
+        assert_eq!(many.read("1"), Some(Resolution::Answer(json!(["red"]))));
+        assert_eq!(
+            wait("external", Value::Null).read("{\"ok\": true}"),
+            Some(Resolution::Answer(json!({"ok": true})))
+        );
+    }
+
+    #[test]
+    fn the_calls_of_a_subagent_are_those_of_its_session() {
+        let theirs = json!({"session": "child", "pending": [{"call_id": "x", "kind": "approval", "name": "write_file"}]});
+        let subagent = Pending { kind: "subagent".into(), payload: theirs, ..Pending::default() };
+        let waits = Wait::all("parent", &[subagent, wait("question", Value::Null).call]);
+        let names: Vec<_> =
+            waits.iter().map(|wait| (wait.session.as_str(), wait.call.call_id.as_str())).collect();
+        assert_eq!(names, [("child", "x"), ("parent", "c")]);
+    }
+}
