@@ -1,6 +1,6 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup new build dev check test audit bench sim fuzz conform fmt lint deploy agents-push workspace-push clean
+.PHONY: help setup new build dev check test audit bench sim fuzz conform fmt lint deploy install-cli agents-push workspace-push clean
 
 # The folder of the Worker. Exported, because make passes signals to a script only when no shell is in between.
 new build dev deploy: export WORKER = $(DIR)
@@ -49,6 +49,9 @@ lint: ## checks formatting and clippy, as `make test` does
 
 deploy: ## deploys to Cloudflare: migrations, then the Worker: DIR=../my-agent
 	@scripts/deploy.sh
+
+install-cli: ## builds and installs agentctl, the command-line client: BINDIR=~/.local/bin
+	@BINDIR="$(BINDIR)" scripts/install-cli.sh
 
 agents-push: ## stores each agent in a folder as a new version: DIR=examples/agents URL=http://localhost:8787 KEY=…
 	@DIR="$(DIR)" URL="$(URL)" KEY="$(KEY)" scripts/agents-push.sh

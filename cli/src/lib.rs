@@ -9,6 +9,7 @@ mod chat;
 mod commands;
 mod context;
 mod error;
+mod help;
 mod interrupt;
 mod output;
 mod printer;
@@ -19,6 +20,7 @@ mod waits;
 mod wire;
 
 pub use commands::Cli;
+pub use help::reference;
 
 use clap::{CommandFactory as _, Parser as _};
 use context::Context;

@@ -7,6 +7,9 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
 };
 
+/// Maximum number of characters of a value in a line.
+const LINE: usize = 160;
+
 /// How a command prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
@@ -124,6 +127,16 @@ pub fn fields(value: &Value) -> String {
         format!("{name}: {text}")
     });
     shown.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a value in one line that is not too long.
+pub fn short(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let line: String = without_controls(&text).replace(['\n', '\t'], " ");
+    match line.char_indices().nth(LINE) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
 }
 
 #[cfg(test)]

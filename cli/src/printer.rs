@@ -4,15 +4,11 @@ use crate::{
     context::Context,
     error::{Error, Result},
     interrupt::Interrupts,
-    output::{Output, without_controls},
+    output::{Output, short},
     turn::{Turn, TurnResult, TurnStep},
     waits::Wait,
     wire::{Event, Pending, Received},
 };
-use serde_json::Value;
-
-/// Maximum number of characters of arguments and results in a line.
-const LINE: usize = 160;
 
 /// What to print of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,14 +136,4 @@ pub fn explain_waiting(out: Output, session: &str, pending: &[Pending]) -> Resul
         out.note(&format!("waiting: {}\n  {hint}", wait.describe()))?;
     }
     Ok(())
-}
-
-/// Returns a value in one line that is not too long.
-pub fn short(value: &Value) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let line: String = without_controls(&text).replace(['\n', '\t'], " ");
-    match line.char_indices().nth(LINE) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
 }

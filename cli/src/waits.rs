@@ -3,7 +3,7 @@
 use crate::{
     api::{Api, segment},
     error::Result,
-    printer::short,
+    output::short,
     wire::Pending,
 };
 use serde::Deserialize as _;

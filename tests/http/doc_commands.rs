@@ -2,12 +2,15 @@
 //!
 //! Every block that is fenced as `sh` is run, unless the fence says `sh no-run`. The blocks of a page run in one
 //! shell, in order, with `URL`, `KEY` and `ADMIN_KEY` set; the first command that fails ends the page.
-//! docs/extending.md calls the Worker that it shows how to create.
+//! docs/extending.md calls the Worker that it shows how to create. docs/agentctl.md calls the client, which Cargo has put
+//! next to this program.
 
 use crate::my_agent;
 use crate::support::{ADMIN_KEY, DEV_API_KEY, Folder, Server};
 use serde_json::json;
 use std::{
+    env,
+    ffi::OsString,
     fmt::Write,
     fs,
     os::unix::process::CommandExt,
@@ -54,6 +57,16 @@ fn script(page: &Path) -> String {
     script
 }
 
+/// Returns a PATH that begins with the folder of the built programs.
+fn search_path() -> OsString {
+    let test = env::current_exe().unwrap();
+    let programs = test.parent().and_then(Path::parent).unwrap();
+    let is_built = programs.join("agentctl").exists();
+    assert!(is_built, "the client is not built; first run: cargo build -p edge-harness-cli");
+    let old = env::var_os("PATH").unwrap_or_default();
+    env::join_paths([programs.to_owned()].into_iter().chain(env::split_paths(&old))).unwrap()
+}
+
 /// Runs a script. Returns its output if it fails or times out.
 fn run(server: &Server, home: &Path, script: &str) -> Result<(), String> {
     let output = home.join("output");
@@ -65,6 +78,8 @@ fn run(server: &Server, home: &Path, script: &str) -> Result<(), String> {
         .env("KEY", DEV_API_KEY)
         .env("ADMIN_KEY", ADMIN_KEY)
         .env("CURL_HOME", home)
+        .env("XDG_CONFIG_HOME", home)
+        .env("PATH", search_path())
         .stdin(Stdio::null())
         .stdout(file.try_clone().unwrap())
         .stderr(file)

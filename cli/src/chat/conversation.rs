@@ -1,7 +1,7 @@
 //! What the chat shows of a session: a fold of its events. The same events give the same conversation, live or years later.
 
 use crate::{
-    printer::short,
+    output::short,
     waits::Wait,
     wire::{Event, Outcome, Received, Task},
 };

@@ -37,7 +37,7 @@ pub(crate) struct Chat {
     /// Session to continue, or the id of a new one [default: a new session]
     session: Option<String>,
     /// Continues the newest session
-    #[arg(short, long = "continue", conflicts_with = "session")]
+    #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
     /// Agent of a new session
     #[arg(long)]

@@ -7,7 +7,7 @@ use crate::{
     api::segment,
     context::Context,
     error::Result,
-    printer::short,
+    output::short,
     waits::Wait,
     wire::{Message, Pending},
 };
@@ -17,16 +17,18 @@ use std::{fmt::Write as _, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
+  agentctl sessions create careful --ask edit --ask execute
   agentctl sessions list --limit 10
   agentctl sessions show notes
   agentctl sessions tail notes --until-idle
   agentctl sessions export notes -o notes.zip
   agentctl sessions rm notes";
 
-/// Lists, shows, follows, exports, copies and erases sessions
+/// Creates, lists, shows, follows, exports, copies and erases sessions
 #[derive(clap::Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Sessions {
+    Create(Create),
     List(List),
     Show(Show),
     Tail(tail::Tail),
@@ -38,6 +40,7 @@ pub(crate) enum Sessions {
 impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
         match self {
+            Self::Create(command) => command.run(context).await,
             Self::List(command) => command.run(context).await,
             Self::Show(command) => command.run(context).await,
             Self::Tail(command) => command.run(context).await,
@@ -45,6 +48,46 @@ impl Sessions {
             Self::Fork(command) => command.run(context).await,
             Self::Rm(command) => command.run(context).await,
         }
+    }
+}
+
+/// Creates a session; `send` and `chat` also create one
+#[derive(clap::Args)]
+pub(crate) struct Create {
+    /// Id of the session [default: one of the server]
+    session: Option<String>,
+    /// Agent of the session
+    #[arg(long)]
+    agent: Option<String>,
+    /// Title [default: taken from the first message]
+    #[arg(long)]
+    title: Option<String>,
+    /// Mode of the session
+    #[arg(long)]
+    mode: Option<String>,
+    /// Model of the session
+    #[arg(long)]
+    model: Option<String>,
+    /// Category of tools whose calls wait for an approval, such as `edit`; repeat the option for several
+    #[arg(long, value_name = "CATEGORY")]
+    ask: Vec<String>,
+}
+
+impl Create {
+    async fn run(self, context: &Context) -> Result<()> {
+        let mut body = json!({});
+        let Self { session, agent, title, mode, model, ask } = self;
+        let fields = [("id", session), ("agent", agent), ("title", title), ("mode", mode), ("model", model)];
+        for (name, value) in fields {
+            if let Some(value) = value {
+                body[name] = value.into();
+            }
+        }
+        for category in ask {
+            body["permissions"]["categories"][category] = "ask".into();
+        }
+        let session: Value = context.api()?.post("/v1/sessions").body_json(&body).json().await?;
+        context.out.value(&session, |session| cell(&session["id"]).to_owned())
     }
 }
 

@@ -43,6 +43,9 @@ fn a_folder_is_compared_pushed_and_pulled() {
     fs::remove_file(folder.join("pages/a.md")).unwrap();
     let diff = run(&["diff", "site"]).expect(1).out;
     assert!(diff.contains("--- a/index.md\n+++ b/index.md\n") && diff.contains("-two\n+2"), "{diff}");
+    assert!(!diff.contains("pages/a.md"), "{diff}");
+    let diff = run(&["diff", "site", "--delete"]).expect(1).out;
+    assert!(diff.contains("--- a/pages/a.md"), "{diff}");
     let kept = run(&["pull", "site"]).expect(1);
     assert!(kept.out.contains("kept      index.md") && kept.out.contains("created   pages/a.md"), "{kept:?}");
     assert_eq!(run(&["pull", "site", "--force"]).expect(0).out, "replaced  index.md\n");

@@ -21,6 +21,16 @@ fn sessions_are_listed_shown_copied_and_erased() {
 }
 
 #[test]
+fn a_session_is_created_with_rules() {
+    let cli = Agentctl::new(shared());
+    let args = ["sessions", "create", "cli-create", "--title", "Careful", "--mode", "plan", "--ask", "edit"];
+    assert_eq!(cli.run(&args).expect(0).out, "cli-create\n");
+    let shown = cli.run(&["sessions", "show", "cli-create", "--json"]).expect(0).json();
+    assert_eq!((&shown["title"], &shown["mode"]), (&json!("Careful"), &json!("plan")));
+    assert_eq!(shown["permissions"]["categories"], json!({"edit": "ask"}));
+}
+
+#[test]
 fn a_session_is_followed_until_it_is_idle() {
     let cli = Agentctl::new(shared());
     cli.run(&["send", "cli-tail", "/say Early."]).expect(0);

@@ -182,13 +182,17 @@ impl Pull {
 pub(crate) struct Diff {
     #[command(flatten)]
     pair: Pair,
+    /// Shows also the files that a push with --delete would remove
+    #[arg(long)]
+    delete: bool,
 }
 
 impl Diff {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
         let api = context.api()?;
         let (local, remote) = (Local::read(&self.pair.folder)?, self.pair.remote(&api).await?);
-        let mut paths: Vec<&String> = local.files.keys().chain(remote.keys()).collect();
+        let removed = remote.keys().filter(|_| self.delete);
+        let mut paths: Vec<&String> = local.files.keys().chain(removed).collect();
         paths.sort();
         paths.dedup();
         let mut differences = 0;
@@ -209,7 +213,7 @@ impl Diff {
             let status = match (remote.contains_key(path), file.is_some()) {
                 (true, true) => "changed",
                 (false, _) => "created",
-                (_, false) => "missing",
+                (_, false) => "removed",
             };
             let json = json!({"path": path, "status": status, "etag": etag(&new)});
             context.out.value(&json, |_| unified(path, &old, &new))?;

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     error::{Error, Result},
     interrupt::Interrupts,
-    printer::short,
+    output::short,
     stream::{Follow, Step},
     waits::Wait,
     wire::{Event, Received, Session},
