@@ -1,5 +1,6 @@
 //! The commands, a file for each.
 
+mod acp;
 mod agents;
 mod audit;
 mod chat;
@@ -78,6 +79,7 @@ pub(crate) enum Command {
     Audit(audit::Audit),
     New(new::New),
     Init(init::Init),
+    Acp(acp::Acp),
     Mcp(mcp::Mcp),
     Completions(complete::Completions),
 }
@@ -105,6 +107,7 @@ impl Command {
             Self::Audit(command) => command.run(context).await,
             Self::New(command) => command.run(),
             Self::Init(command) => command.run(context),
+            Self::Acp(command) => command.run(context).await,
             Self::Mcp(command) => command.run(context).await,
             Self::Completions(command) => command.run(),
         }

@@ -4,6 +4,7 @@ use crate::{
     api::{Api, segment},
     error::{Error, Result},
     stream::{Follow, Step},
+    waits::Wait,
     wire::{Event, Pending, Received, Session},
 };
 use serde_json::{Value, json};
@@ -103,11 +104,17 @@ impl Turn {
         Ok(Self { api: api.clone(), session: session.to_owned(), id, events, result })
     }
 
-    /// Follows a turn that runs or waits, after an event id.
-    pub fn follow(api: &Api, session: &str, turn: &str, after: &str) -> Self {
-        let (session, id) = (session.to_owned(), turn.to_owned());
-        let events = Follow::new(api, &session, after);
-        Self { api: api.clone(), session, id, events, result: None }
+    /// Returns the turn of a session that waits, to be followed from now on, with the calls that wait; `None` if no turn
+    /// waits.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn waiting(api: &Api, session: &str) -> Result<Option<(Self, Vec<Wait>)>> {
+        let state: Session = api.get(&format!("/v1/sessions/{}", segment(session))).json().await?;
+        let Some(id) = state.current_turn.filter(|_| state.status == "waiting") else { return Ok(None) };
+        let waits = Wait::all(session, &state.pending);
+        let events = Follow::new(api, session, state.last_seq.to_string());
+        Ok(Some((Self { api: api.clone(), session: session.to_owned(), id, events, result: None }, waits)))
     }
 
     /// Returns the turn's id.

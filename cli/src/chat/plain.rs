@@ -1,13 +1,12 @@
 //! The conversation without a terminal: each line of standard input is a message, or answers what waits.
 
 use crate::{
-    api::{Api, segment},
+    api::Api,
     context::Context,
     error::{Error, Result},
     printer::{Show, print_turn},
     turn::{Turn, TurnResult},
     waits::Wait,
-    wire::Session,
 };
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
@@ -25,7 +24,7 @@ pub(crate) async fn run(context: &Context, api: &Api, session: &str) -> Result<(
         if !line.trim().is_empty() {
             let turn = Turn::post(api, session, "messages", &[], &json!({ "content": line })).await?;
             let result = print_turn(context.out, Show::of(context, false), turn).await?;
-            last = chat.finish(Some(result)).await?.check();
+            last = chat.finish(Some(result)).await?.map_or(Ok(()), |result| result.check());
         }
     }
     last
@@ -39,32 +38,15 @@ struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// Asks for decisions and answers until the turn has ended.
-    async fn finish(&mut self, result: Option<TurnResult>) -> Result<TurnResult> {
-        let mut result = match result {
-            Some(result) => result,
-            None => self.state().await?.1,
-        };
-        while result.status == "waiting" {
-            let (session, _) = self.state().await?;
-            for wait in Wait::all(self.session, &result.pending) {
+    /// Asks for decisions and answers until no turn waits. Returns the last result.
+    async fn finish(&mut self, mut result: Option<TurnResult>) -> Result<Option<TurnResult>> {
+        while let Some((turn, waits)) = Turn::waiting(self.api, self.session).await? {
+            for wait in waits {
                 self.ask(&wait).await?;
             }
-            let turn = session.current_turn.unwrap_or_default();
-            let turn = Turn::follow(self.api, self.session, &turn, &session.last_seq.to_string());
-            result = print_turn(self.context.out, Show::of(self.context, false), turn).await?;
+            result = Some(print_turn(self.context.out, Show::of(self.context, false), turn).await?);
         }
         Ok(result)
-    }
-
-    /// Returns the session, and its turn as far as it waits.
-    async fn state(&self) -> Result<(Session, TurnResult)> {
-        let session: Session =
-            self.api.get(&format!("/v1/sessions/{}", segment(self.session))).json().await?;
-        let status = if session.status == "waiting" { "waiting" } else { "completed" };
-        let result =
-            TurnResult { status: status.into(), pending: session.pending.clone(), json: json!(null) };
-        Ok((session, result))
     }
 
     /// Reads lines until one resolves the call. The end of the input leaves it waiting.

@@ -5,6 +5,7 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
+mod acp;
 mod agentctl;
 mod agents;
 mod chat;

@@ -1,0 +1,164 @@
+//! A prompt of the editor: a turn, with the approvals that the editor shows.
+
+use super::{
+    notify,
+    updates::{Updates, chunk},
+};
+use crate::{
+    api::Api,
+    error::{Error, Result},
+    turn::{Turn, TurnResult, TurnStep, abort},
+    waits::{Resolution, Wait},
+};
+use agent_client_protocol::{
+    Client,
+    v1::{
+        ConnectionTo,
+        schema::{
+            ContentBlock, EmbeddedResourceResource, PermissionOption, PermissionOptionKind, PromptRequest,
+            PromptResponse, RequestPermissionOutcome, RequestPermissionRequest, SessionUpdate, StopReason,
+            ToolCallContent, ToolCallUpdate, ToolCallUpdateFields,
+        },
+    },
+};
+use serde_json::json;
+
+/// Runs a prompt until its turn has ended, or waits for a text, which the next prompt then is.
+pub(super) async fn run(
+    api: &Api,
+    request: &PromptRequest,
+    editor: &ConnectionTo<Client>,
+) -> Result<PromptResponse> {
+    let session: &str = &request.session_id.0;
+    let text = text_of(&request.prompt);
+    let mut turn = begin(api, session, &text).await?;
+    let mut updates = Updates::live();
+    loop {
+        let result = follow(session, &mut turn, &mut updates, editor).await?;
+        let Some((next, waits)) = Turn::waiting(api, session).await? else {
+            return Ok(PromptResponse::new(stop_reason(&result)?));
+        };
+        for wait in &waits {
+            if !ask(api, session, wait, editor).await? {
+                let question = format!("{}\n\n*{}*", wait.describe(), wait.hint());
+                notify(editor, session, SessionUpdate::AgentMessageChunk(chunk(&question)))?;
+                return Ok(PromptResponse::new(StopReason::EndTurn));
+            }
+        }
+        turn = next;
+    }
+}
+
+/// Posts the message, or answers what waits since the last prompt.
+async fn begin(api: &Api, session: &str, text: &str) -> Result<Turn> {
+    if let Some((turn, waits)) = Turn::waiting(api, session).await?
+        && let Some(wait) = waits.first()
+        && let Some(resolution) = wait.read(text)
+    {
+        wait.resolve(api, &resolution).await?;
+        return Ok(turn);
+    }
+    Turn::post(api, session, "messages", &[], &json!({ "content": text })).await
+}
+
+async fn follow(
+    session: &str,
+    turn: &mut Turn,
+    updates: &mut Updates,
+    editor: &ConnectionTo<Client>,
+) -> Result<TurnResult> {
+    loop {
+        match turn.next().await? {
+            TurnStep::Event(event) => {
+                for update in updates.of(&event) {
+                    notify(editor, session, update)?;
+                }
+            }
+            TurnStep::Lost(_) => {}
+            TurnStep::Done(result) => return Ok(result),
+        }
+    }
+}
+
+/// Lets the editor ask about a call. Returns whether it could: only a text answers some calls.
+async fn ask(api: &Api, session: &str, wait: &Wait, editor: &ConnectionTo<Client>) -> Result<bool> {
+    let Some(choices) = choices(wait) else { return Ok(false) };
+    let mut fields = ToolCallUpdateFields::new().title(wait.describe()).raw_input(wait.call.args.clone());
+    if let Some(plan) = wait.call.payload["plan"].as_str() {
+        fields = fields.content(vec![ToolCallContent::from(plan)]);
+    }
+    let call = ToolCallUpdate::new(wait.call.call_id.clone(), fields);
+    let options = choices
+        .iter()
+        .enumerate()
+        .map(|(at, (name, kind, _))| PermissionOption::new(at.to_string(), name.clone(), *kind));
+    let request = RequestPermissionRequest::new(session.to_owned(), call, options.collect::<Vec<_>>());
+    let response = editor.send_request(request).block_task().await.map_err(|e| Error::Response(e.message))?;
+    let chosen = match response.outcome {
+        RequestPermissionOutcome::Selected(selected) => selected.option_id.0.parse::<usize>().ok(),
+        _ => None,
+    };
+    match chosen.and_then(|at| choices.get(at)) {
+        Some((_, _, resolution)) => wait.resolve(api, resolution).await.map(drop)?,
+        // The user has canceled the prompt.
+        None => abort(api, session).await?,
+    }
+    Ok(true)
+}
+
+type Choice = (String, PermissionOptionKind, Resolution);
+
+/// Returns what the editor offers; `None` for a call that needs a text.
+fn choices(wait: &Wait) -> Option<Vec<Choice>> {
+    use PermissionOptionKind::{AllowAlways, AllowOnce, RejectOnce};
+    let review = |action: &str| Resolution::Answer(json!({ "action": action }));
+    let choices = match wait.call.kind.as_str() {
+        "approval" => vec![
+            ("Approve".to_owned(), AllowOnce, Resolution::Approve),
+            (format!("Always allow {}", wait.call.name), AllowAlways, Resolution::AlwaysTool),
+            ("Decline".to_owned(), RejectOnce, Resolution::Decline(None)),
+        ],
+        "plan" => vec![
+            ("Approve the plan".to_owned(), AllowOnce, review("approved")),
+            ("Reject the plan".to_owned(), RejectOnce, review("rejected")),
+        ],
+        _ => {
+            let options = wait.options().into_iter();
+            options.filter_map(|option| Some((option.to_owned(), AllowOnce, wait.read(option)?))).collect()
+        }
+    };
+    if choices.is_empty() { None } else { Some(choices) }
+}
+
+fn stop_reason(result: &TurnResult) -> Result<StopReason> {
+    match (result.status.as_str(), result.json["stop_reason"].as_str().unwrap_or_default()) {
+        ("canceled", _) => Ok(StopReason::Cancelled),
+        ("failed", _) => {
+            let error = &result.json["error"];
+            Err(Error::Response(format!(
+                "the turn failed: {}",
+                error["message"].as_str().unwrap_or_default()
+            )))
+        }
+        (_, "length" | "tokens") => Ok(StopReason::MaxTokens),
+        (_, "max_steps" | "max_tool_calls" | "deadline" | "cost") => Ok(StopReason::MaxTurnRequests),
+        (_, "content_filter") => Ok(StopReason::Refusal),
+        _ => Ok(StopReason::EndTurn),
+    }
+}
+
+/// Returns a prompt as text. Files that the editor attaches are quoted.
+fn text_of(blocks: &[ContentBlock]) -> String {
+    let texts = blocks.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.clone()),
+        ContentBlock::ResourceLink(link) => Some(format!("[{}]({})", link.name, link.uri)),
+        ContentBlock::Resource(resource) => match &resource.resource {
+            EmbeddedResourceResource::TextResourceContents(file) => {
+                Some(format!("\n<file uri=\"{}\">\n{}\n</file>\n", file.uri, file.text))
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    texts.collect()
+}
