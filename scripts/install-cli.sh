@@ -12,6 +12,6 @@ case "$host" in *-linux-*) flags="-Ctarget-feature=+crt-static" ;; esac
 say "building agentctl"
 RUSTFLAGS="${RUSTFLAGS:-} $flags" cargo build --quiet --release --locked --target "$host" -p edge-harness-cli
 mkdir -p "$BINDIR"
-install -m 755 "$CARGO_TARGET_DIR/$host/release/agentctl" "$BINDIR/agentctl"
+install -s -m 755 "$CARGO_TARGET_DIR/$host/release/agentctl" "$BINDIR/agentctl"
 say "installed $BINDIR/agentctl: $("$BINDIR/agentctl" --version), $(($(wc -c <"$BINDIR/agentctl") / 1000)) kB"
 case ":$PATH:" in *":$BINDIR:"*) ;; *) say "$BINDIR is not in PATH" ;; esac
