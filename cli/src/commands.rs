@@ -28,12 +28,13 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0  success; a turn has its reply
-  1  failure; a turn failed or was canceled, or there is no connection
-  2  wrong usage
-  3  refused: the server does not accept the request
-  4  not found
-  5  waiting: the turn waits for a decision or an answer
+  0    success; a turn has its reply
+  1    failure; a turn failed or was canceled, or there is no connection
+  2    wrong usage
+  3    refused: the server does not accept the request
+  4    not found
+  5    waiting: the turn waits for a decision or an answer
+  130  left with Ctrl-C
 
 Environment:
   EDGE_HARNESS_URL  URL of the server

@@ -1,6 +1,7 @@
 //! Errors, and the exit codes that scripts rely on.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::{io, process::ExitCode, time::Duration};
 
 /// The result of a command.
@@ -72,6 +73,14 @@ impl Error {
         })
     }
 
+    /// Returns the error for `--json`: the server's problem, or only a message.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Refused(problem) => json!({ "error": problem }),
+            other => json!({ "error": { "detail": other.to_string() } }),
+        }
+    }
+
     /// Returns whether the same request may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -99,7 +108,7 @@ impl Error {
 }
 
 /// The server's explanation of an error: `application/problem+json`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Problem {
     /// HTTP status.
@@ -120,7 +129,7 @@ pub struct Problem {
 }
 
 /// One wrong field of a request.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct FieldError {
     /// JSON pointer to the field.

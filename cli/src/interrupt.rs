@@ -1,9 +1,9 @@
-//! Ctrl-C.
+//! Signals: Ctrl-C, and the request to end.
 
 use crate::error::Result;
 use tokio::signal;
 
-/// Counts how often the user has pressed Ctrl-C.
+/// Listens to Ctrl-C.
 pub struct Interrupts(#[cfg(unix)] signal::unix::Signal);
 
 impl Interrupts {
@@ -25,4 +25,19 @@ impl Interrupts {
         #[cfg(not(unix))]
         let _ = signal::ctrl_c().await;
     }
+}
+
+/// Waits until the process is to end, so that a command can restore the terminal first.
+pub async fn terminated() {
+    #[cfg(unix)]
+    if let (Ok(mut end), Ok(mut hang_up)) = (
+        signal::unix::signal(signal::unix::SignalKind::terminate()),
+        signal::unix::signal(signal::unix::SignalKind::hangup()),
+    ) {
+        tokio::select! {
+            _ = end.recv() => return,
+            _ = hang_up.recv() => return,
+        }
+    }
+    std::future::pending().await
 }

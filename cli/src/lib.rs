@@ -37,7 +37,9 @@ pub fn main() -> ExitCode {
         Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let is_reported = matches!(error, Error::Waiting | Error::NoReply | Error::Interrupted);
-            if !is_reported {
+            if context.out.json && !is_reported {
+                eprintln!("{}", error.to_json());
+            } else if !is_reported {
                 eprintln!("error: {}", output::without_controls(&error.to_string()));
             }
             error.exit_code()

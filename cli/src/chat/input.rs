@@ -1,6 +1,6 @@
 //! The line in which the user writes.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::style::Style;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
 
@@ -66,7 +66,6 @@ impl Input {
             KeyCode::Down if self.area.cursor().0 == last && self.back > 0 => {
                 self.recall(self.back - 1, said)
             }
-            KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::ALT) => {}
             _ => {
                 self.area.input(key);
             }
@@ -92,6 +91,7 @@ fn area(text: &str) -> TextArea<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crossterm::event::KeyModifiers;
 
     #[test]
     fn earlier_messages_return() {

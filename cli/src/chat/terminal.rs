@@ -9,6 +9,7 @@ use super::{
 use crate::{
     api::{Api, segment},
     error::{Error, Result},
+    interrupt::terminated,
     stream::{Follow, Step},
     wire::{Received, Session},
 };
@@ -19,7 +20,7 @@ use crossterm::{
 use futures::StreamExt as _;
 use ratatui::DefaultTerminal;
 use serde_json::Value;
-use std::{io, time::Duration};
+use std::{io, pin::pin, time::Duration};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Time between two signs of activity.
@@ -71,6 +72,7 @@ async fn chat(api: &Api, app: &mut App, terminal: &mut DefaultTerminal) -> Resul
     let follower = tokio::spawn(follow(Follow::new(api, &app.session, "0"), sender.clone()));
     let mut keys = EventStream::new();
     let mut ticks = tokio::time::interval(TICK);
+    let mut terminated = pin!(terminated());
     let result = loop {
         terminal.draw(|frame| draw(frame, app))?;
         app.frame += 1;
@@ -94,6 +96,7 @@ async fn chat(api: &Api, app: &mut App, terminal: &mut DefaultTerminal) -> Resul
                 None => break Ok(()),
             },
             Some(first) = news.recv() => receive(app, first, &mut news),
+            () = &mut terminated => break Err(Error::Interrupted),
             _ = ticks.tick(), if app.conversation.activity == Activity::Running => {}
         }
     };

@@ -6,7 +6,13 @@ use crate::{
 };
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
+
+/// Time between two requests to erase what is left.
+const PAUSE: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -133,17 +139,15 @@ impl Forget {
         }
         let api = context.api()?;
         let bar = indicatif::ProgressBar::new_spinner().with_message("erasing");
-        loop {
-            let request = api.delete("/v1/memory");
-            // With a profile's user, each request names the user already.
-            let request =
-                if context.access()?.user.is_some() { request } else { request.query("user", &user) };
-            if request.send().await?.status() == StatusCode::NO_CONTENT {
-                bar.finish_and_clear();
-                return context.out.value(&json!({ "erased": user }), |_| format!("erased the user {user}"));
-            }
+        // If the profile or an option names the user, each request does so already.
+        let unnamed = context.access()?.user.is_none().then_some(user.as_str());
+        while api.delete("/v1/memory").maybe("user", unnamed).send().await?.status() != StatusCode::NO_CONTENT
+        {
             bar.tick();
+            tokio::time::sleep(PAUSE).await;
         }
+        bar.finish_and_clear();
+        context.out.value(&json!({ "erased": user }), |_| format!("erased the user {user}"))
     }
 }
 

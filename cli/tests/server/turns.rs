@@ -57,6 +57,9 @@ fn exit_codes_say_how_it_ended() {
     let unknown = cli.run(&["send", "cli-unknown-agent", "hi", "--agent", "nobody"]).expect(4);
     assert!(unknown.err.contains("unknown_agent"), "{unknown:?}");
     cli.run(&["sessions", "show", "cli-nothing"]).expect(4);
+    let ran = cli.run(&["sessions", "show", "cli-nothing", "--json"]).expect(4);
+    let error: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((&error["error"]["code"], &error["error"]["status"]), (&json!("not_found"), &json!(404)));
     let ran = Agentctl::without_key(shared()).run(&["send", "cli-codes", "hi"]).expect(2);
     assert!(ran.err.contains("agentctl login"), "{ran:?}");
     let nowhere = cli.run(&["send", "s", "hi", "--url", "http://127.0.0.1:1"]).expect(1);
