@@ -50,22 +50,41 @@ impl Wait {
         waits
     }
 
+    /// Names the call: what it waits for, and its tool.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.call.kind, self.call.name)
+    }
+
     /// Describes the call in a line.
     pub fn describe(&self) -> String {
-        let Pending { kind, name, args, payload, .. } = &self.call;
+        let Pending { kind, args, payload, .. } = &self.call;
         let shown = match kind.as_str() {
             "question" => payload["question"].as_str().map(str::to_owned),
             "plan" => payload["path"].as_str().map(str::to_owned),
             _ => None,
         };
         let what = shown.unwrap_or_else(|| short(if args.is_null() { payload } else { args }));
-        format!("{kind} {name}: {what}")
+        format!("{}: {what}", self.title())
     }
 
     /// Returns the suggested answers of a question.
     pub fn options(&self) -> Vec<&str> {
         let options = self.call.payload["options"].as_array().into_iter().flatten();
         options.filter_map(|option| option["label"].as_str()).collect()
+    }
+
+    /// Returns what a person must see in full before a decision: the arguments, or the plan.
+    pub fn details(&self) -> Option<String> {
+        match self.call.kind.as_str() {
+            "plan" => self.call.payload["plan"].as_str().map(str::to_owned),
+            "approval" if self.call.args.is_object() => serde_json::to_string_pretty(&self.call.args).ok(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a question may have several answers.
+    pub fn is_multi(&self) -> bool {
+        self.call.payload["selection_mode"] == "multi"
     }
 
     /// Says what a person may enter.
@@ -75,6 +94,7 @@ impl Wait {
                 "y approve · n decline · a always this tool · c always this category · or a reason to decline"
             }
             "plan" => "y approve · n reject · or what to change",
+            "question" if self.is_multi() => "numbers or answers, with commas between them",
             "question" if !self.options().is_empty() => "a number, or your answer",
             "question" => "your answer",
             _ => "the result of the tool",
@@ -103,14 +123,19 @@ impl Wait {
             ("plan", "y" | "Y" | "yes") => review("approved", ""),
             ("plan", "n" | "N" | "no") => review("rejected", ""),
             ("plan", feedback) => review("rejected", feedback),
-            ("question", text) => {
-                let number = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-                let answer = number.and_then(|at| self.options().get(at).copied()).unwrap_or(text);
-                let is_multi = self.call.payload["selection_mode"] == "multi";
-                Resolution::Answer(if is_multi { json!([answer]) } else { answer.into() })
+            ("question", text) if self.is_multi() => {
+                let answers = text.split(',').map(str::trim).filter(|answer| !answer.is_empty());
+                Resolution::Answer(answers.map(|answer| self.option(answer)).collect())
             }
+            ("question", text) => Resolution::Answer(self.option(text).into()),
             (_, text) => Resolution::Answer(serde_json::from_str(text).unwrap_or_else(|_| text.into())),
         })
+    }
+
+    /// Returns the option with this number, or else the text itself.
+    fn option<'a>(&'a self, text: &'a str) -> &'a str {
+        let at = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        at.and_then(|at| self.options().get(at).copied()).unwrap_or(text)
     }
 
     /// Sends the resolution. The hash of the arguments goes with it, so that it applies only to what was shown.
@@ -164,7 +189,7 @@ mod tests {
         assert_eq!(question.read("7"), Some(Resolution::Answer("7".into())));
         let many =
             wait("question", json!({"question": "Which?", "options": options, "selection_mode": "multi"}));
-        assert_eq!(many.read("1"), Some(Resolution::Answer(json!(["red"]))));
+        assert_eq!(many.read("2, green"), Some(Resolution::Answer(json!(["blue", "green"]))));
         assert_eq!(
             wait("external", Value::Null).read("{\"ok\": true}"),
             Some(Resolution::Answer(json!({"ok": true})))

@@ -118,7 +118,7 @@ impl App {
         let is_key = match wait.call.kind.as_str() {
             "approval" => "ynac".contains(key),
             "plan" => "yn".contains(key),
-            "question" => {
+            "question" if !wait.is_multi() => {
                 key.to_digit(10).is_some_and(|digit| (1..=wait.options().len()).contains(&(digit as usize)))
             }
             _ => false,

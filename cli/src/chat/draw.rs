@@ -21,7 +21,7 @@ const MAX_TASKS: usize = 6;
 /// Draws everything, from the state alone.
 pub(super) fn draw(frame: &mut Frame, app: &mut App) {
     let area = frame.area();
-    let aside = aside(app, area.width);
+    let aside = aside(app, area);
     // What waits may be long, such as a plan; at least a third of the terminal shows the conversation.
     let aside_height = Paragraph::new(aside.clone()).wrap(Wrap { trim: false }).line_count(area.width);
     let aside_height = u16::try_from(aside_height).unwrap_or(u16::MAX).min(area.height * 2 / 3);
@@ -64,7 +64,7 @@ fn draw_conversation(frame: &mut Frame, app: &mut App, area: Rect) {
 }
 
 /// Returns what stands between the conversation and the input: tasks, the queue, and what waits for the user.
-fn aside(app: &App, width: u16) -> Text<'static> {
+fn aside(app: &App, area: Rect) -> Text<'static> {
     let mut text = Text::default();
     let conversation = &app.conversation;
     let is_open = conversation.tasks.iter().any(|task| task.status != "completed");
@@ -81,13 +81,22 @@ fn aside(app: &App, width: u16) -> Text<'static> {
         text.push_line(Line::styled(format!("{count} queued (/drop N removes one)"), DIM));
     }
     if let Some(wait) = conversation.waits.first() {
-        if let Some(plan) = wait.call.payload["plan"].as_str() {
-            text.extend(markdown(plan, width));
-        }
         let count = conversation.waits.len();
         let more = if count > 1 { format!(" (1 of {count})") } else { String::new() };
         let style = WARNING.add_modifier(Modifier::BOLD);
-        text.push_line(Line::styled(format!("{}{more}", wait.describe()), style));
+        let details = wait.details();
+        let title = if details.is_some() { wait.title() } else { wait.describe() };
+        text.push_line(Line::styled(format!("{title}{more}"), style));
+        if let Some(details) = details {
+            let is_plan = wait.call.kind == "plan";
+            let mut shown = if is_plan { markdown(&details, area.width) } else { Text::styled(details, DIM) };
+            let (all, limit) = (shown.lines.len(), usize::from(area.height / 2));
+            shown.lines.truncate(limit);
+            text.extend(shown);
+            if all > limit {
+                text.push_line(Line::styled(format!("… {} more lines (Ctrl-O, PgUp)", all - limit), DIM));
+            }
+        }
         for (number, option) in wait.options().iter().enumerate() {
             text.push_line(Line::styled(format!("  {}. {option}", number + 1), WARNING));
         }
@@ -142,7 +151,7 @@ mod tests {
             app.conversation.apply(&Received::parse(&event.to_string()).unwrap());
         }
         app.scroll = scroll;
-        let mut terminal = Terminal::new(TestBackend::new(60, 14)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(60, 18)).unwrap();
         terminal.draw(|frame| draw(frame, &mut app)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         let rows =
@@ -164,6 +173,7 @@ mod tests {
             json!({"type": "message.delta", "turn": "t", "id": "m1", "delta": "I shall **write** it."});
         let shown = screen(&[started("Write it."), text, tool, waiting], 0);
         for part in [
+            "\"path\": \"a\"",
             "› Write it.",
             "I shall write it.",
             "● write_file {\"path\":\"a\"}",

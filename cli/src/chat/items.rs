@@ -62,9 +62,11 @@ impl Layout {
 
 /// Returns an item as text, with an empty line at its end.
 fn text(item: &Item, width: u16, is_expanded: bool) -> Text<'static> {
+    // A terminal library cannot draw tabs, because their width depends on their place.
+    let spaced = |text: &str| text.replace('\t', "    ");
     let mut text = match item {
-        Item::User { text } => prefixed("› ", ACCENT.add_modifier(Modifier::BOLD), text),
-        Item::Assistant { text, .. } => markdown(text, width),
+        Item::User { text } => prefixed("› ", ACCENT.add_modifier(Modifier::BOLD), &spaced(text)),
+        Item::Assistant { text, .. } => markdown(&spaced(text), width),
         Item::Reasoning { text, is_streaming, .. } if *is_streaming || is_expanded => {
             Text::styled(text.clone(), DIM.add_modifier(Modifier::ITALIC))
         }
@@ -112,8 +114,9 @@ fn tool_text(tool: &Tool, is_expanded: bool) -> Text<'static> {
     let name = Span::styled(format!("{mark} {} ", tool.name), style.add_modifier(Modifier::BOLD));
     let mut text = Text::from(Line::from(vec![name, Span::styled(args, DIM)]));
     if let ToolState::Ended(outcome, output) = &tool.state {
+        let output = output.replace('\t', "    ");
         let is_plain = matches!(outcome.as_str(), "result" | "artifact");
-        let shown = if is_plain { output.clone() } else { format!("{outcome}: {output}") };
+        let shown = if is_plain { output } else { format!("{outcome}: {output}") };
         let all = shown.lines().count();
         let limit = if is_expanded { all } else { PREVIEW };
         for line in shown.lines().take(limit) {

@@ -53,8 +53,8 @@ impl Plain<'_> {
     async fn ask(&mut self, wait: &Wait) -> Result<()> {
         let out = self.context.out;
         out.note(&format!("waiting: {}", wait.describe()))?;
-        if let Some(plan) = wait.call.payload["plan"].as_str() {
-            out.note(plan)?;
+        if let Some(details) = wait.details() {
+            out.note(&details)?;
         }
         for (number, option) in wait.options().iter().enumerate() {
             out.note(&format!("  {}. {option}", number + 1))?;

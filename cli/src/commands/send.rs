@@ -1,18 +1,23 @@
 //! `agentctl send`.
 
 use crate::{
+    api::{Api, segment},
     context::Context,
-    error::{Error, Result},
+    error::{Error, InFile as _, Result},
     printer::{Show, explain_waiting, print_turn},
     turn::Turn,
 };
 use serde_json::{Value, json};
-use std::io::{self, Read as _};
+use std::{
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 const EXAMPLES: &str = "\
 Examples:
   agentctl send notes 'What did we decide yesterday?'
   git diff | agentctl send review -
+  agentctl send notes 'What does it say?' --file offer.txt
   agentctl send notes 'Write it down.' --json | jq -r .reply.text
   agentctl send long-job 'Read all files.' --async";
 
@@ -30,6 +35,9 @@ pub(crate) struct Send {
     /// Agent of a new session
     #[arg(long)]
     agent: Option<String>,
+    /// File to attach; repeat the option for several
+    #[arg(long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// What to do if the session has a turn already
     #[arg(long, value_enum, default_value_t = OnBusy::Queue)]
     on_busy: OnBusy,
@@ -41,7 +49,7 @@ pub(crate) struct Send {
     max_cost: Option<f64>,
     /// File with a JSON Schema that the reply must match
     #[arg(long, value_name = "FILE")]
-    schema: Option<std::path::PathBuf>,
+    schema: Option<PathBuf>,
     /// Returns at once with the turn's id, and does not wait for the reply
     #[arg(long = "async", conflicts_with = "events")]
     is_async: bool,
@@ -73,9 +81,16 @@ impl OnBusy {
 
 impl Send {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
-        let body = self.body()?;
+        let api = context.api()?;
+        let mut body = self.body()?;
+        if !self.files.is_empty() {
+            let text = json!({"type": "text", "text": body["content"].take()});
+            let mut parts = self.attach(context, &api).await?;
+            parts.push(text);
+            body["parts"] = parts.into();
+        }
         let agent: Vec<_> = self.agent.iter().map(|agent| ("agent", agent.as_str())).collect();
-        let turn = Turn::post(&context.api()?, &self.session, "messages", &agent, &body).await?;
+        let turn = Turn::post(&api, &self.session, "messages", &agent, &body).await?;
         if self.is_async {
             return context
                 .out
@@ -104,11 +119,38 @@ impl Send {
         }
         Ok(body)
     }
+
+    /// Uploads the files, and returns the parts of the message that name them.
+    async fn attach(&self, context: &Context, api: &Api) -> Result<Vec<Value>> {
+        // Only an existing session takes attachments; this returns it if it exists.
+        let mut session = json!({ "id": self.session });
+        if let Some(agent) = &self.agent {
+            session["agent"] = agent.as_str().into();
+        }
+        api.post("/v1/sessions").body_json(&session).send().await?;
+        let bar = context.out.progress(self.files.len() as u64, "uploading");
+        let mut parts = Vec::new();
+        for file in &self.files {
+            let bytes = std::fs::read(file).in_file(file)?;
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let kind = if str::from_utf8(&bytes).is_ok() {
+                "text/plain; charset=utf-8"
+            } else {
+                "application/octet-stream"
+            };
+            let upload = api.post(&format!("/v1/sessions/{}/attachments", segment(&self.session)));
+            let stored: Value =
+                upload.query("name", &name).header("content-type", kind).body(bytes).json().await?;
+            parts.push(json!({"type": "file", "ref": stored["ref"]}));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(parts)
+    }
 }
 
 /// Reads a file of JSON; `-` is standard input.
-pub(crate) fn read_json(file: &std::path::Path) -> Result<Value> {
-    use crate::error::InFile as _;
+pub(crate) fn read_json(file: &Path) -> Result<Value> {
     let text =
         if file.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
     serde_json::from_str(&text.in_file(file)?).map_err(|e| Error::Usage(format!("{}: {e}", file.display())))

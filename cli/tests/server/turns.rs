@@ -49,6 +49,20 @@ fn a_reply_matches_a_schema_and_has_limits() {
 }
 
 #[test]
+fn a_file_is_attached_to_the_first_message_of_a_session() {
+    let cli = Agentctl::new(shared());
+    std::fs::write(cli.folder().join("offer.txt"), "Tea: 3 EUR").unwrap();
+    cli.run(&["send", "cli-file", "/say Read.", "--file", "offer.txt"]).expect(0);
+    let shown = cli.run(&["sessions", "show", "cli-file", "--json"]).expect(0).json();
+    let part = &shown["messages"][0]["parts"][0];
+    assert_eq!(
+        (&part["type"], &part["name"], &part["bytes"]),
+        (&json!("file"), &json!("offer.txt"), &json!(10))
+    );
+    cli.run(&["send", "cli-file", "hi", "--file", "missing.txt"]).expect(1);
+}
+
+#[test]
 fn exit_codes_say_how_it_ended() {
     let cli = Agentctl::new(shared());
     cli.run(&["send", "cli-codes"]).expect(2);

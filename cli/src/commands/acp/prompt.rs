@@ -122,6 +122,8 @@ fn choices(wait: &Wait) -> Option<Vec<Choice>> {
             ("Approve the plan".to_owned(), AllowOnce, review("approved")),
             ("Reject the plan".to_owned(), RejectOnce, review("rejected")),
         ],
+        // A choice of several options needs a text.
+        _ if wait.is_multi() => Vec::new(),
         _ => {
             let options = wait.options().into_iter();
             options.filter_map(|option| Some((option.to_owned(), AllowOnce, wait.read(option)?))).collect()
