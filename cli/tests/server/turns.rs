@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 #[test]
@@ -198,6 +200,26 @@ fn a_turn_is_followed_across_a_kill_of_the_server() {
     assert_eq!(output.status.code(), Some(0), "{rest} {err}");
     assert_eq!(rest, "\nThe whole reply.\n", "{err}");
     assert!(err.contains("connecting again") && err.contains("the model writes its message again"), "{err}");
+}
+
+#[test]
+fn a_message_is_sent_once_however_often_the_server_is_killed() {
+    let mut server = Server::start(json!({}));
+    let cli = Agentctl::new(&server);
+    let said: Vec<String> = (0..6).map(|number| format!("/say Number {number}.")).collect();
+    for (number, text) in said.iter().enumerate() {
+        let child = cli.command(&["send", "often", text]).spawn().unwrap();
+        // The kill hits another part of the command each time.
+        thread::sleep(Duration::from_millis(number as u64 * 7));
+        server.restart();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("Number {number}.\n"));
+    }
+    let shown = cli.run(&["sessions", "show", "often", "--json"]).expect(0).json();
+    let messages = shown["messages"].as_array().unwrap();
+    let users = messages.iter().filter(|message| message["role"] == "user");
+    let texts: Vec<_> = users.map(|message| message["parts"][0]["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, said);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     Layer, Place, file,
-    tree::{Local, etag, place, remote},
+    tree::{Local, LocalFile, etag, place, remote},
 };
 use crate::{
     api::Api,
@@ -85,21 +85,8 @@ impl Push {
             local.files.iter().filter(|(path, file)| remote.get(*path) != Some(&file.etag)).collect();
         let bar = context.out.progress(changed.len() as u64, "uploading");
         let uploads = stream::iter(changed).map(|(path, local)| {
-            let (api, pair, old, is_dry) = (&api, &self.pair, remote.get(path), self.dry_run);
-            async move {
-                let what = if old.is_some() { "replaced" } else { "created" };
-                if is_dry {
-                    return Ok((path, what));
-                }
-                let bytes = fs::read(&local.path).in_file(&local.path)?;
-                let request =
-                    api.put(&file(&format!("{}{path}", pair.prefix()))).queries(&pair.query()).body(bytes);
-                let request = match old {
-                    Some(etag) => request.header("if-match", etag),
-                    None => request.header("if-none-match", "*"),
-                };
-                request.send().await.map(|_| (path, what)).map_err(|error| (path, error)).or_else(refused)
-            }
+            let upload = self.upload(&api, path, local, remote.get(path));
+            async move { Ok::<_, Error>((path, upload.await?)) }
         });
         let mut uploads = uploads.buffered(CONCURRENCY);
         while let Some(upload) = uploads.next().await {
@@ -118,13 +105,32 @@ impl Push {
         }
         report.end()
     }
-}
 
-/// A refusal concerns one file; any other error ends the command.
-fn refused((path, error): (&String, Error)) -> Result<(&String, &'static str)> {
-    match error {
-        Error::Refused(problem) if matches!(problem.status, 412 | 413 | 422) => Ok((path, "refused")),
-        error => Err(error),
+    /// Uploads a file, unless someone has changed it since it was listed. Returns what happened to it.
+    async fn upload(
+        &self,
+        api: &Api,
+        path: &str,
+        local: &LocalFile,
+        old: Option<&String>,
+    ) -> Result<&'static str> {
+        let what = if old.is_some() { "replaced" } else { "created" };
+        if self.dry_run {
+            return Ok(what);
+        }
+        let bytes = fs::read(&local.path).in_file(&local.path)?;
+        let target = file(&format!("{}{path}", self.pair.prefix()));
+        let request = api.put(&target).queries(&self.pair.query()).body(bytes);
+        let request = match old {
+            Some(etag) => request.header("if-match", etag),
+            None => request.header("if-none-match", "*"),
+        };
+        match request.send().await {
+            Ok(_) => Ok(what),
+            // This concerns one file; any other error ends the command.
+            Err(Error::Refused(problem)) if matches!(problem.status, 412 | 413 | 422) => Ok("refused"),
+            Err(error) => Err(error),
+        }
     }
 }
 
