@@ -49,9 +49,13 @@ pub async fn print_turn(out: Output, show: Show, mut turn: Turn) -> Result<TurnR
                 }
                 is_aborting = true;
                 out.note("\nstopping the turn; press Ctrl-C again to leave")?;
-                tokio::select! {
+                let has_left_the_queue = tokio::select! {
                     aborted = turn.abort() => aborted?,
                     () = interrupts.next() => return Err(Error::Interrupted),
+                };
+                if has_left_the_queue {
+                    out.note("the message has left the queue")?;
+                    return Err(Error::NoReply);
                 }
                 continue;
             }

@@ -9,6 +9,9 @@ use crate::{
 };
 use serde_json::{Value, json};
 
+/// Connections in a row that may fail, which takes a few minutes, before a command gives up. The turn goes on.
+const MAX_FAILURES: u32 = 25;
+
 /// How a turn ended, or what it waits for.
 #[derive(Clone, Debug)]
 pub struct TurnResult {
@@ -62,6 +65,8 @@ pub struct Turn {
     events: Follow,
     /// Set if the response said all there is.
     result: Option<TurnResult>,
+    /// Connections in a row that could not be made.
+    failures: u32,
 }
 
 /// A step of a turn.
@@ -101,7 +106,7 @@ impl Turn {
         // A turn that still waits, or has ended already, comes with the response.
         let result = (status != "running").then_some(TurnResult { status, pending, json: accepted });
         let events = Follow::new(api, session, before.to_string());
-        Ok(Self { api: api.clone(), session: session.to_owned(), id, events, result })
+        Ok(Self { api: api.clone(), session: session.to_owned(), id, events, result, failures: 0 })
     }
 
     /// Returns the turn of a session that waits, to be followed from now on, with the calls that wait; `None` if no turn
@@ -114,7 +119,10 @@ impl Turn {
         let Some(id) = state.current_turn.filter(|_| state.status == "waiting") else { return Ok(None) };
         let waits = Wait::all(session, &state.pending);
         let events = Follow::new(api, session, state.last_seq.to_string());
-        Ok(Some((Self { api: api.clone(), session: session.to_owned(), id, events, result: None }, waits)))
+        Ok(Some((
+            Self { api: api.clone(), session: session.to_owned(), id, events, result: None, failures: 0 },
+            waits,
+        )))
     }
 
     /// Returns the turn's id.
@@ -133,22 +141,32 @@ impl Turn {
         loop {
             match self.events.next().await? {
                 Step::Event(event) if event.turn.as_ref() == Some(&self.id) => {
+                    self.failures = 0;
                     self.result = TurnResult::of(&event);
                     return Ok(TurnStep::Event(event));
                 }
-                Step::Event(_) | Step::Connected => {}
-                Step::Lost(error) => return Ok(TurnStep::Lost(error)),
+                Step::Event(_) | Step::Connected => self.failures = 0,
+                Step::Lost(error) if self.failures >= MAX_FAILURES => return Err(error),
+                Step::Lost(error) => {
+                    self.failures += 1;
+                    return Ok(TurnStep::Lost(error));
+                }
                 Step::Idle => return Err(Error::Response("the stream ended before the turn".into())),
             }
         }
     }
 
-    /// Aborts the turn.
+    /// Aborts the turn. A message that is still in the queue leaves it, and the turn that runs goes on: `true`.
     ///
     /// # Errors
     /// What the server refuses.
-    pub async fn abort(&self) -> Result<()> {
-        abort(&self.api, &self.session).await
+    pub async fn abort(&self) -> Result<bool> {
+        let queued = format!("/v1/sessions/{}/queue/{}", segment(&self.session), segment(&self.id));
+        match self.api.delete(&queued).send().await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => abort(&self.api, &self.session).await.map(|()| false),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use crate::{
     agentctl::Agentctl,
-    support::{Gate, ModelServer, Script, Server, World, shared},
+    support::{Chat, Gate, ModelServer, PATIENCE, Script, Server, World, shared},
 };
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 #[test]
@@ -166,6 +166,26 @@ fn ctrl_c_aborts_the_turn() {
     assert_eq!(output.status.code(), Some(1), "{err}");
     assert!(err.contains("stopping the turn") && err.contains("the turn was canceled"), "{err}");
     assert_eq!(cli.run(&["sessions", "show", "cli-abort", "--json"]).expect(0).json()["status"], "idle");
+}
+
+#[test]
+fn ctrl_c_takes_a_queued_message_back_and_leaves_the_running_turn_alone() {
+    let cli = Agentctl::new(shared());
+    cli.run(&["send", "cli-back", "/slow 50 100000", "--async"]).expect(0);
+    let child = cli.command(&["send", "cli-back", "later"]).spawn().unwrap();
+    let chat = Chat::new(shared().client(), "cli-back");
+    let queue = || chat.get("")["queue"].as_array().unwrap().len();
+    let deadline = Instant::now() + PATIENCE;
+    while queue() == 0 {
+        assert!(Instant::now() < deadline, "the message is not in the queue");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!((queue(), chat.get("")["status"].as_str()), (0, Some("running")));
+    chat.post("/abort", json!({})).expect(200);
 }
 
 #[test]
