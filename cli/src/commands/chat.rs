@@ -17,7 +17,7 @@ Keys:
   Up, Down       earlier messages
   PgUp, PgDn     scroll; Ctrl-O shows tool calls in full
   y n a c        approve, decline, always allow the tool, always allow its category
-Messages that are commands:
+In a terminal, these messages are commands:
   /mode NAME  /model NAME  /steer TEXT  /abort  /drop N  /compact  /quit
 
 Examples:

@@ -29,7 +29,7 @@ pub(crate) struct Login {
     #[arg(long, value_enum)]
     store: Option<KeyStore>,
     /// Lists the profiles
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["choose", "remove", "store"])]
     list: bool,
     /// Makes a profile the default
     #[arg(long = "use", value_name = "PROFILE", conflicts_with = "remove")]

@@ -15,8 +15,8 @@ fn a_profile_replaces_the_environment() {
     cli.run(&["send", "cli-profile", "/say Hi.", "--profile", "work"]).expect(0);
     let shown = cli.run(&["sessions", "show", "cli-profile", "--json", "--profile", "work"]).expect(0).json();
     assert_eq!(shown["user"], "cli-ann");
-    let listed = cli.run(&["login", "--list", "--json"]);
-    assert_eq!(listed.code, 2, "--list stands alone: {listed:?}");
+    let listed = cli.run(&["login", "--list", "--json"]).expect(0).json();
+    assert_eq!((listed["name"].as_str(), listed["default"].as_bool()), (Some("work"), Some(true)));
     let listed = cli.run(&["login", "--list"]).expect(0).out;
     assert!(listed.contains("cli-ann") && !listed.contains(DEV_API_KEY), "{listed}");
     cli.run(&["login", "--remove", "work"]).expect(0);
