@@ -50,7 +50,7 @@ lint: ## checks formatting and clippy, as `make test` does
 deploy: ## deploys to Cloudflare: migrations, then the Worker: DIR=../my-agent
 	@scripts/deploy.sh
 
-install-cli: ## builds and installs agentctl, the command-line client: BINDIR=~/.local/bin
+install-cli: ## builds and installs agentctl, the command-line client: BINDIR=/usr/local/bin
 	@BINDIR="$(BINDIR)" scripts/install-cli.sh
 
 agents-push: ## stores each agent in a folder as a new version: DIR=examples/agents URL=http://localhost:8787 KEY=…
