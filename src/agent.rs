@@ -5,6 +5,7 @@
 
 mod admission;
 pub mod builder;
+mod child_settings;
 pub mod context;
 mod context_manager;
 mod context_source;
@@ -15,6 +16,7 @@ pub mod external_tool;
 mod fallback;
 pub mod finalizer;
 mod find_tools;
+mod finished_tasks;
 pub mod follow_up;
 pub mod harness;
 pub mod hook;

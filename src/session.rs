@@ -5,6 +5,7 @@
 
 pub mod artifacts;
 pub mod audit;
+mod background;
 pub mod bounds;
 mod display;
 pub mod document_key;

@@ -23,9 +23,9 @@ use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
     AskUser, CurrentTime, Echo, LoadSkill, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete,
-    TaskUpdate, TaskWrite, WebFetch, files, memory, plan, skills,
+    TaskUpdate, TaskWrite, WebFetch, files, memory, plan, skills, subagent,
 };
-use crate::types::FilePath;
+use crate::types::{BackgroundTasks, FilePath};
 use crate::workspace::{Workspaces, layout};
 use std::rc::Rc;
 
@@ -112,6 +112,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let (has_memory_tools, learns) = (context.memory_tools, parts.settings.context.memory_hooks);
     let has_modes = !parts.settings.modes.is_empty();
     let subagents = parts.settings.subagents.as_deref().map(Subagent::new);
+    let kinds =
+        parts.settings.subagents.as_deref().filter(|_| parts.settings.background != BackgroundTasks::Off);
+    let in_background = kinds.map(subagent::in_background).unwrap_or_default();
     let evict_over = parts.settings.evict_over;
     #[cfg(feature = "fixtures")]
     let has_pulse = parts.settings.initial_state.contains_key("beat");
@@ -150,6 +153,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     }
     if let Some(subagent) = subagents {
         builder = builder.dyn_tool(Rc::new(subagent));
+    }
+    for tool in in_background {
+        builder = builder.dyn_tool(tool);
     }
     let skill_tools = skills::family(Rc::clone(&parts.files), Rc::clone(&parts.log), &skill_settings);
     if skill_settings.enabled {

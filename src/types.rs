@@ -2,6 +2,7 @@
 
 pub mod agent_version;
 pub mod audit;
+pub mod background;
 pub mod budget;
 pub mod call;
 pub mod context;
@@ -31,8 +32,10 @@ pub mod storage;
 pub mod subagent;
 pub mod suspension;
 pub mod task;
+pub mod task_details;
 pub mod tenant;
 pub mod text;
+pub mod thinking;
 pub mod time;
 pub mod tool;
 pub mod turn;
@@ -41,12 +44,13 @@ pub mod usage;
 
 pub use agent_version::{AgentEntry, AgentRef, AgentSummary, AgentVersion, StoredVersion};
 pub use audit::{Actor, AuditAction, AuditEntry, AuditQuery};
+pub use background::{BackgroundTask, BackgroundTasks, Promoted};
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use context::{CompactReason, Cut, Gauge, WindowUse};
 pub use delta::{Cursor, Delta};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
-pub use event::{EventKind, Record};
+pub use event::{EventKind, Record, TaskEnd};
 pub use id::{
     AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, MoveId,
     RequestId, SessionId, TenantId, TurnId, UserId,
@@ -55,7 +59,7 @@ pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
-    Thinking, Usage,
+    Usage,
 };
 pub use model_list::ModelList;
 pub use observed::{Chunk, Trigger};
@@ -72,12 +76,14 @@ pub use session::{
     SessionState, SessionStatus,
 };
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
-pub use subagent::{ChildTask, Parent, SubagentKind};
+pub use subagent::{ChildSettings, ChildTask, Parent, SubagentKind};
 pub use suspension::{
     Approver, ChildWait, Decision, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
 };
 pub use task::{Task, TaskStatus};
+pub use task_details::{TaskDetails, TaskView};
 pub use tenant::{TenantLimits, TenantPolicy};
+pub use thinking::Thinking;
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};

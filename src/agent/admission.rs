@@ -230,6 +230,16 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         ActDecision::Outcome(outcome) => return PreparedCall::settled(call, outcome),
         ActDecision::Continue => {}
     }
+    let is_child = cx.session.state().meta.parent.is_some();
+    let suspends = agent.spec(&of_client, &call.name).and_then(|spec| spec.suspends);
+    if is_child && matches!(suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
+        // A forked session even keeps all tools of its parent, so that both prompts share a cached prefix.
+        return deny(
+            call,
+            DenyReason::Permission,
+            "a subagent cannot use this tool: do the task yourself".into(),
+        );
+    }
     let Some((spec, tool)) = known else {
         // Only the tools that this turn may use are listed, because the model will try one of them next.
         let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
@@ -239,15 +249,6 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
-    let is_child = cx.session.state().meta.parent.is_some();
-    if is_child && matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
-        // A forked session keeps all tools of its parent, so that both prompts share a cached prefix.
-        return deny(
-            call,
-            DenyReason::Permission,
-            "a subagent cannot use this tool: do the task yourself".into(),
-        );
-    }
     if !within_budget {
         let reason = "this turn has no tool calls left; answer with what you have";
         return deny(call, DenyReason::Budget, reason.into());

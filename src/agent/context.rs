@@ -6,8 +6,8 @@ use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, CallId, EventKind, Message, Mode, Owner, PlanRef, SessionId, SessionState, Source, TenantId,
-    Timestamp, TurnId, UserId,
+    AgentId, BackgroundTask, CallId, EventKind, Message, Mode, Owner, PlanRef, SessionId, SessionState,
+    Source, TaskView, TenantId, Timestamp, TurnId, UserId,
 };
 use futures::{
     future::{Either, LocalBoxFuture, select},
@@ -167,7 +167,9 @@ pub struct ToolContext {
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
+    shown_tasks: Rc<RefCell<Vec<TurnId>>>,
     search_work: Rc<Cell<u64>>,
+    empty_waits: Rc<Cell<u32>>,
 }
 
 impl ToolContext {
@@ -195,7 +197,9 @@ impl ToolContext {
             state_rules: Rc::clone(&cx.state_rules),
             finish_follow_ups: Rc::clone(&cx.finish_follow_ups),
             sources: Rc::default(),
+            shown_tasks: Rc::default(),
             search_work: cx.state.search_work(),
+            empty_waits: cx.state.empty_waits(),
         }
     }
 
@@ -240,6 +244,48 @@ impl ToolContext {
 
     pub(super) fn take_sources(&self) -> Vec<Source> {
         self.sources.take()
+    }
+
+    /// Returns the background tasks, oldest first.
+    pub(crate) fn background_tasks(&self) -> Vec<BackgroundTask> {
+        self.gate.session.state().subagents.tasks.clone()
+    }
+
+    /// Returns a background task with what is known of its result.
+    ///
+    /// # Errors
+    /// If there is no such task, or the store fails.
+    pub(crate) fn background_task(&self, id: &TurnId) -> Result<TaskView, ToolError> {
+        let task = self.gate.session.background_task(id);
+        let task = task.map_err(|error| ToolError::new(error.to_string()))?;
+        task.ok_or_else(|| ToolError::new(format!("there is no background task {id}")))
+    }
+
+    /// Cancels a background task. Returns `false` if it has ended, or there is no such task.
+    ///
+    /// # Errors
+    /// If the call is over, or the store fails.
+    pub(crate) fn cancel_background_task(&self, id: &TurnId) -> Result<bool, ToolError> {
+        let now = self.clock.now();
+        let canceled = self.gate.commit(|draft| {
+            draft.cancel_task(id, now);
+            draft.open_task_mut(id).is_some()
+        });
+        canceled.map_err(|error| ToolError::new(error.to_string()))
+    }
+
+    /// Marks the result of a task as part of this call's outcome: it is shown to the model when the outcome is stored.
+    pub(crate) fn show_task(&self, id: TurnId) {
+        self.shown_tasks.borrow_mut().push(id);
+    }
+
+    pub(super) fn take_shown(&self) -> Vec<TurnId> {
+        self.shown_tasks.take()
+    }
+
+    /// Returns the counter of the turn's waits in a row in which no task ended.
+    pub(crate) fn empty_waits(&self) -> &Cell<u32> {
+        &self.empty_waits
     }
 
     /// Reads complete messages of this session's log with sequence numbers from `from` to `to`, oldest first.

@@ -6,7 +6,7 @@ use super::{
     hook::{HookEvent, PostActing},
 };
 use crate::session::artifacts::{self, Stored};
-use crate::types::{EventKind, Source, ToolCall, ToolOutcome, ToolSpec, time::millis};
+use crate::types::{EventKind, Source, ToolCall, ToolOutcome, ToolSpec, TurnId, time::millis};
 use futures::{
     FutureExt,
     channel::oneshot,
@@ -27,6 +27,8 @@ pub(super) struct Completed {
     pub elapsed: Duration,
     /// The sources that the tool cited.
     pub sources: Vec<Source>,
+    /// The background tasks whose results are part of the outcome.
+    pub shown: Vec<TurnId>,
     /// The stored output, if it was large. Its pointer is committed together with the outcome.
     pub stored: Option<Stored>,
 }
@@ -56,13 +58,13 @@ pub(super) async fn execute(
     prepared: &PreparedCall,
 ) -> Completed {
     let started = cx.clock.now();
-    let (outcome, sources) = match &prepared.admission {
-        Admission::Settled(outcome) => (outcome.clone(), Vec::new()),
+    let Returned { outcome, sources, shown } = match &prepared.admission {
+        Admission::Settled(outcome) => outcome.clone().into(),
         Admission::Run { tool, spec, call, answered, .. } => {
             run(cx, Rc::clone(tool), spec, call, answered.clone()).await
         }
         // `act` runs no call of a step while another call is suspended.
-        Admission::Wait(_) => (ToolOutcome::failure("internal error: a suspended call was run"), Vec::new()),
+        Admission::Wait(_) => ToolOutcome::failure("internal error: a suspended call was run").into(),
     };
     let elapsed = cx.clock.now().since(started);
     let mut event = PostActing { call: &prepared.call, outcome, elapsed, stored: None };
@@ -74,11 +76,25 @@ pub(super) async fn execute(
     let (outcome, stored) =
         artifacts::store_if_large(&cx.artifacts, agent.new_id(), event.outcome, agent.settings.artifact_ttl)
             .await;
-    Completed { outcome, elapsed, sources, stored: event.stored.or(stored) }
+    Completed { outcome, elapsed, sources, shown, stored: event.stored.or(stored) }
+}
+
+/// What a tool returned.
+struct Returned {
+    outcome: ToolOutcome,
+    sources: Vec<Source>,
+    /// The background tasks whose results are part of the outcome.
+    shown: Vec<TurnId>,
+}
+
+impl From<ToolOutcome> for Returned {
+    fn from(outcome: ToolOutcome) -> Self {
+        Self { outcome, sources: Vec::new(), shown: Vec::new() }
+    }
 }
 
 /// What a tool returned, or its panic.
-type Ended = Result<(ToolOutcome, Vec<Source>), Box<dyn Any + Send>>;
+type Ended = Result<Returned, Box<dyn Any + Send>>;
 
 /// Runs a tool in a task of its own, and waits for it until the deadline. After the deadline, or after the
 /// turn ended, the tool can no longer change the session.
@@ -88,10 +104,11 @@ async fn run(
     spec: &ToolSpec,
     call: &ToolCall,
     answered: Option<Answered>,
-) -> (ToolOutcome, Vec<Source>) {
+) -> Returned {
     let now = cx.clock.now();
     let cap = cx.session.state().activity.turn.as_ref().map_or(0, |turn| turn.budget.tool_timeout_s);
-    let deadline = turn_deadline(cx).min(now + Duration::from_secs(cap.into()));
+    let cap = tool.max_duration(&call.args).unwrap_or(Duration::from_secs(cap.into()));
+    let deadline = turn_deadline(cx).min(now + cap);
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);
     let mut context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
@@ -104,15 +121,15 @@ async fn run(
 
     let timer = cx.clock.sleep(deadline.since(now)).fuse();
     pin_mut!(timer);
-    let failed = |why: &str| (ToolOutcome::failure(why), Vec::new());
+    let failed = |why: &str| ToolOutcome::failure(why).into();
     match select(ended, timer).await {
         Either::Left((Ok(Ok(ended)), _)) => ended,
         Either::Left((Ok(Err(_panic)), _)) => failed(PANICKED),
         Either::Left((Err(_), _)) => failed("the tool was dropped before it finished"),
-        Either::Right(_) if !spec.idempotent => (unknown("the tool did not return in time"), Vec::new()),
+        Either::Right(_) if !spec.idempotent => unknown("the tool did not return in time").into(),
         Either::Right(_) => {
             let reason = format!("the tool did not return within {} s", deadline.since(now).as_secs());
-            (ToolOutcome::Timeout { reason, retryable: spec.retry_on_timeout }, Vec::new())
+            ToolOutcome::Timeout { reason, retryable: spec.retry_on_timeout }.into()
         }
     }
 }
@@ -139,7 +156,10 @@ async fn supervise(
     };
     pin_mut!(patience);
     let Either::Left((ended, _)) = select(work, patience).await else { return };
-    let ended = ended.map(|outcome| (outcome, context.take_sources()));
+    let ended = ended.map(|outcome| {
+        let (sources, shown) = (context.take_sources(), context.take_shown());
+        Returned { outcome, sources, shown }
+    });
     if over.is_canceled() || sender.send(ended).is_err() {
         let elapsed_ms = millis(cx.clock.now().since(started));
         let late = EventKind::ToolLateResult { call_id: call.call_id, name: call.name, elapsed_ms };

@@ -47,6 +47,8 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
+        let shown = if cut_off { Vec::new() } else { cx.state.shown_background() };
+        draft.tasks_shown(cx.turn(), &shown);
         for record in ending.records {
             draft.record(Some(&turn.id), record);
         }

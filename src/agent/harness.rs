@@ -30,6 +30,9 @@ const SUBAGENT: &str = "You are a subagent: another agent gave you one task, whi
 /// The tools that read artifacts, removed messages and skills, which only the server has.
 const READERS: [&str; 3] = ["read_artifact", "recall", "load_skill"];
 
+/// The tools for background tasks, which subagents do not have.
+const BACKGROUND: [&str; 5] = ["agent_list", "task_output", "task_cancel", "task_list", "wait_async_results"];
+
 /// An agent: a loop with hooks and tools. It holds no state of any turn.
 pub struct HarnessAgent {
     pub(super) name: String,
@@ -123,7 +126,11 @@ impl HarnessAgent {
             let among = |list: &[String]| list.iter().any(|own| own == name);
             // Only the turn itself reaches the client.
             let is_replaced = named(state.client_tools(), name).is_some();
-            is_for_them && !is_replaced && allowed.as_deref().is_none_or(among) && only.is_none_or(among)
+            is_for_them
+                && !BACKGROUND.contains(name)
+                && !is_replaced
+                && allowed.as_deref().is_none_or(among)
+                && only.is_none_or(among)
         };
         self.toolkit.names().filter(has).map(str::to_owned).collect()
     }

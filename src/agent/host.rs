@@ -6,11 +6,13 @@
 
 mod account;
 mod agent;
+mod background;
 mod child;
 mod children;
 mod compact;
 mod continuations;
 mod copied;
+mod delegation;
 mod erase;
 mod follow_ups;
 mod import;

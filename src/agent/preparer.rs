@@ -4,7 +4,7 @@
 //! instructions → tools → conversation, with date, loaded context and tasks before the user's last message →
 //! self-critique → the caller's schema → the purpose of this call
 
-use super::{HarnessAgent, RuntimeContext, ending::Ending, reflection};
+use super::{HarnessAgent, RuntimeContext, ending::Ending, finished_tasks, reflection};
 use crate::ports::{Model, StoreError, session_store::Select, within};
 use crate::session::{TaskList, WriteError};
 use crate::turn::structured;
@@ -141,7 +141,7 @@ pub(super) fn prepare(
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
     volatile.extend(cx.state.tasks());
-    let tail = tail(cx, turn, &messages, purpose);
+    let tail = tail(cx, turn, &messages, purpose)?;
     let mode = agent.mode(&state).map(|mode| mode.id.as_str());
     let tools = cx.state.tools(mode, || agent.tools_for(&state, &messages));
     // Providers reject a request whose response may fill the whole window.
@@ -163,18 +163,27 @@ pub(super) fn prepare(
 }
 
 /// Returns the text after the conversation. Text that the harness did not write is marked as untrusted.
-fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose: Purpose) -> String {
+fn tail(
+    cx: &RuntimeContext,
+    turn: &TurnState,
+    messages: &[Rc<Message>],
+    purpose: Purpose,
+) -> Result<String, WriteError> {
     let mut tail = Vec::new();
+    cx.state.show_background(Vec::new());
     let goes_on = messages.last().is_some_and(|message| message.role == Role::Assistant);
     if goes_on && turn.repairs == 0 && purpose == Purpose::Step {
         // The provider paused its response and expects it back unchanged, with nothing after it.
-        return String::new();
+        return Ok(String::new());
     }
     if turn.empty_responses > 0 && purpose != Purpose::Reflection {
         tail.push("Your last response contained no text. Answer the user in words.".into());
     }
     if let Some(note) = cx.state.reflection() {
         tail.push(format!("Your review of an earlier step:\n{}", untrusted(&note)));
+    }
+    if purpose != Purpose::Reflection {
+        tail.extend(finished_tasks::reminder(cx)?);
     }
     if let Some(schema) = turn.options.output_schema.as_ref().filter(|_| purpose != Purpose::Reflection) {
         tail.push(structured::instruction(schema));
@@ -195,7 +204,7 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
     if !tail.is_empty() {
         tail.insert(0, "(This text comes from the harness that runs you, not from the user.)".into());
     }
-    tail.join("\n\n")
+    Ok(tail.join("\n\n"))
 }
 
 /// Converts a model's error to the turn's.

@@ -125,10 +125,38 @@ impl ReactAgent<'_> {
         for call in prepared.iter_mut().filter(|call| call.starts_subagent()).skip(left) {
             call.deny(DenyReason::Budget, format!("a turn may start at most {most} subagents"));
         }
+        let at_once = self.agent.settings.max_subagents;
+        let room = self.cx.session.state().subagents.room(at_once);
+        let may_go_on = |call: &&mut PreparedCall| {
+            let child = call.suspension().and_then(Suspension::child);
+            child.is_some_and(|child| child.task.timeout_seconds.is_some())
+        };
+        for call in prepared.iter_mut().filter(may_go_on).skip(room) {
+            let reason = format!(
+                "at most {at_once} subagents work in the background at a time: wait for one, or cancel one"
+            );
+            call.deny(DenyReason::Budget, reason);
+        }
+    }
+
+    /// Adds the settings of children that may go on in the background when the turn is over.
+    fn set_children(&self, suspensions: &mut [Suspension]) {
+        let children = suspensions.iter().filter(|own| own.child().is_some()).count() as u64;
+        let state = self.cx.session.state();
+        let Some(turn) = &state.activity.turn else { return };
+        for suspension in suspensions {
+            let Wait::Child(child) = &mut suspension.wait else { continue };
+            if child.task.timeout_seconds.is_some() {
+                // The turn, which may go on at the same time, has a share, too.
+                let settings = self.agent.child_settings(&state, turn, &child.task, children + 1);
+                child.settings = Some(Box::new(settings));
+            }
+        }
     }
 
     /// Stores the suspensions of the step. The turn's clock stops until they are resolved.
-    fn suspend(&self, suspensions: Vec<Suspension>) -> Result<(), WriteError> {
+    fn suspend(&self, mut suspensions: Vec<Suspension>) -> Result<(), WriteError> {
+        self.set_children(&mut suspensions);
         let (now, ids): (_, Vec<_>) =
             (self.cx.clock.now(), suspensions.iter().map(|own| own.call_id.clone()).collect());
         let mut kinds: Vec<EventKind> = suspensions.iter().map(suspension_record).collect();
@@ -157,15 +185,17 @@ impl ReactAgent<'_> {
         let completed = join_all(wave.iter().map(|call| execute(self.agent, self.cx, call))).await;
         let done: Vec<_> = wave.iter().map(id).collect();
         let reflect = self.should_reflect(completed.iter().map(|completed| &completed.outcome));
-        let mut stored = Vec::new();
+        let (mut stored, mut shown) = (Vec::new(), Vec::new());
         let mut kinds = Vec::with_capacity(wave.len());
         for (call, mut completed) in wave.iter().zip(completed) {
             stored.extend(completed.stored.take());
+            shown.append(&mut completed.shown);
             kinds.push(completed.record(call));
         }
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);
             stored.into_iter().for_each(|stored| stored.draft(Some(self.cx.turn()), draft));
+            draft.tasks_shown(self.cx.turn(), &shown);
         })
     }
 
@@ -246,7 +276,7 @@ fn suspension_record(suspension: &Suspension) -> EventKind {
             EventKind::ToolSuspended { call_id, name, kind, payload, expires_at }
         }
         Wait::Child(child) => {
-            let crate::types::ChildTask { session, agent, task, forked } = child.task;
+            let crate::types::ChildTask { session, agent, task, forked, .. } = child.task;
             EventKind::SubagentStarted { call_id, session, agent, task, forked }
         }
     }

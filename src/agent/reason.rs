@@ -243,6 +243,7 @@ impl ReactAgent<'_> {
         kinds.extend(self.usage_record(&spent));
         self.journal(kinds, |draft, state| {
             draft.close_message();
+            draft.tasks_shown(self.cx.turn(), &self.cx.state.shown_background());
             if calls.is_empty() {
                 TurnMachine(state).model_paused(spent);
             } else {
@@ -299,6 +300,7 @@ impl ReactAgent<'_> {
         let completed = [EventKind::MessageCompleted { message }].into_iter();
         self.journal(completed.chain(self.usage_record(&spent)).collect(), |draft, state| {
             draft.close_message();
+            draft.tasks_shown(self.cx.turn(), &self.cx.state.shown_background());
             TurnMachine(state).schema_violated(spent);
         })?;
         Ok(None)

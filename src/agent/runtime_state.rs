@@ -4,7 +4,7 @@
 //! `TurnState`.
 
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
-use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec};
+use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec, TurnId};
 use futures::future::{LocalBoxFuture, Shared};
 use sha2::{Digest, Sha256};
 use std::{
@@ -21,6 +21,7 @@ const MAX_SOURCES: usize = 200;
 pub struct RuntimeState {
     inner: RefCell<Inner>,
     search_work: Rc<Cell<u64>>,
+    empty_waits: Rc<Cell<u32>>,
 }
 
 #[derive(Default)]
@@ -52,6 +53,8 @@ struct Inner {
     /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
     prefetch: Option<Prefetch>,
+    /// The background tasks that the last request has shown to the model.
+    background: Vec<TurnId>,
 }
 
 /// The reads that hooks started when the turn's message arrived.
@@ -61,6 +64,21 @@ impl RuntimeState {
     /// Returns the counter of the work of the turn's searches.
     pub(super) fn search_work(&self) -> Rc<Cell<u64>> {
         Rc::clone(&self.search_work)
+    }
+
+    /// Returns the counter of the turn's waits in a row in which no background task ended.
+    pub(super) fn empty_waits(&self) -> Rc<Cell<u32>> {
+        Rc::clone(&self.empty_waits)
+    }
+
+    /// Keeps which background tasks the request that is being prepared shows to the model.
+    pub(super) fn show_background(&self, shown: Vec<TurnId>) {
+        self.inner.borrow_mut().background = shown;
+    }
+
+    /// Returns the background tasks that the last request has shown to the model.
+    pub(super) fn shown_background(&self) -> Vec<TurnId> {
+        self.inner.borrow().background.clone()
     }
 
     /// Keeps the reads that hooks have started.

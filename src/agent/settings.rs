@@ -2,7 +2,8 @@
 
 use crate::turn::ToolSelection;
 use crate::types::{
-    BudgetPatch, FilePath, Mode, Policy, Rules, SubagentKind, TenantLimits, Thinking, ToolSpec,
+    BackgroundTasks, BudgetPatch, FilePath, Mode, Policy, Rules, SubagentKind, TenantLimits, Thinking,
+    ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -43,6 +44,8 @@ pub struct Settings {
     pub own_modes: bool,
     /// Further kinds of subagents besides the general one. `None` disables subagents.
     pub subagents: Option<Vec<SubagentKind>>,
+    /// Whether subagents may work in the background.
+    pub background: BackgroundTasks,
     /// Maximum number of subagents that a turn runs at a time. Further calls start when these have ended.
     pub max_subagents: usize,
     /// Maximum number of subagents that a turn starts.
@@ -116,6 +119,7 @@ impl Default for Settings {
             approval_ttl: Duration::from_hours(7 * 24),
             modes: Vec::new(),
             subagents: None,
+            background: BackgroundTasks::Off,
             max_subagents: 8,
             max_subagents_per_turn: 32,
             state_schema: None,

@@ -11,6 +11,7 @@ use futures::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// A capability that the model can call.
 ///
@@ -75,6 +76,12 @@ pub trait Tool: 'static {
     /// concurrently. Defaults to the tool's name; an empty list conflicts with no read.
     fn resource_keys(&self, _args: &Self::Args) -> Vec<String> {
         vec![Self::NAME.to_owned()]
+    }
+
+    /// Returns how long a call may take; `None` for the turn's limit of a tool call. It never exceeds the deadline of the
+    /// turn.
+    fn max_duration(&self, _args: &Self::Args) -> Option<Duration> {
+        None
     }
 
     /// Builds the payload shown to the person or client that answers the call. `None` shows the arguments.
@@ -160,6 +167,11 @@ pub trait DynTool {
     /// What is wrong and where, for the model.
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid>;
 
+    /// Returns how long a call may take; see [`Tool::max_duration`].
+    fn max_duration(&self, _args: &Value) -> Option<Duration> {
+        None
+    }
+
     /// Builds the payload of a suspended call; see [`Tool::suspension_payload`].
     ///
     /// # Errors
@@ -212,6 +224,10 @@ impl<T: Tool> DynTool for T {
 
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         read::<T::Args>(args.clone()).map(|args| self.resource_keys(&args))
+    }
+
+    fn max_duration(&self, args: &Value) -> Option<Duration> {
+        read::<T::Args>(args.clone()).ok().and_then(|args| Tool::max_duration(self, &args))
     }
 
     fn suspension_payload<'a>(

@@ -6,7 +6,7 @@ use super::faces::{a2a, ag_ui, chat_completions, mcp, openai, responses, ui_stre
 use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
-use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
+use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
 use super::{
     agents, audit, export, keys, lists, memory, moves, oauth, ready, secrets, skills, tenants, tickets,
     usage, users, workspace,
@@ -69,6 +69,9 @@ pub static ROUTES: &[Route] = &[
     session(POST, "/v1/sessions/{id}/compact", Chat, run!(turns::compact)).once(),
     session(DELETE, "/v1/sessions/{id}/queue/{item}", Chat, run!(turns::dequeue)),
     session(GET, "/v1/sessions/{id}/turns/{turn}", Read, run!(resource::turn)),
+    session(GET, "/v1/sessions/{id}/tasks", Read, run!(tasks::list)),
+    session(GET, "/v1/sessions/{id}/tasks/{task}", Read, run!(tasks::show)),
+    session(POST, "/v1/sessions/{id}/tasks/{task}/cancel", Chat, run!(tasks::cancel)),
     session(GET, "/v1/sessions/{id}/events", Read, run!(events::events)).accepts_ticket(),
     session(GET, "/v1/sessions/{id}/ws", Read, run!(socket::open)).accepts_ticket(),
     session(GET, "/v1/sessions/{id}/artifacts/{ref}", Read, run!(artifacts::download)).handles_head(),

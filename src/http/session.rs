@@ -15,6 +15,7 @@ pub(super) mod resource;
 pub mod socket;
 pub mod sockets;
 pub(super) mod subscription;
+pub(super) mod tasks;
 pub(super) mod turns;
 pub(super) mod update;
 

@@ -21,6 +21,8 @@ pub enum DocumentKey {
     Account,
     /// The part of the state that lists webhooks.
     Webhooks,
+    /// The part of the state that lists background tasks.
+    Subagents,
     /// The state of the context window.
     Context,
     /// The note that the task of this child was canceled before it started.
@@ -31,6 +33,8 @@ pub enum DocumentKey {
     Approval(CallId),
     /// The suspension of a call that waits or waited for an answer.
     Answer(CallId),
+    /// The details of a background task, by its id.
+    BackgroundTask(TurnId),
     /// The pointer of an artifact.
     Artifact(ArtifactId),
     /// The entry of an artifact in the index by expiry time.
@@ -76,8 +80,10 @@ impl Listing {
                 Some(DocumentKey::FirstResponseExpiry(Timestamp(at.parse().ok()?), response.into()))
             }
             Self::State => {
-                use DocumentKey::{Account, Activity, Background, Child, Guidance, State, Webhooks};
-                let parts = [State, Guidance, Activity, Background, Child, Account, Webhooks];
+                use DocumentKey::{
+                    Account, Activity, Background, Child, Guidance, State, Subagents, Webhooks,
+                };
+                let parts = [State, Guidance, Activity, Background, Child, Account, Webhooks, Subagents];
                 parts.into_iter().find(|key| key.to_string() == text)
             }
         }
@@ -94,11 +100,13 @@ impl fmt::Display for DocumentKey {
             Self::Child => f.write_str("state/child"),
             Self::Account => f.write_str("state/account"),
             Self::Webhooks => f.write_str("state/webhooks"),
+            Self::Subagents => f.write_str("state/subagents"),
             Self::Context => f.write_str("context"),
             Self::Canceled => f.write_str("canceled"),
             Self::Queued(turn) => write!(f, "queue/{turn}"),
             Self::Approval(call) => write!(f, "approval/{call}"),
             Self::Answer(call) => write!(f, "answer/{call}"),
+            Self::BackgroundTask(id) => write!(f, "task/{id}"),
             Self::Artifact(id) => write!(f, "artifact/{id}"),
             // With leading zeros, so that the order of keys is the order of times.
             Self::ArtifactExpiry(at, id) => {
@@ -165,11 +173,13 @@ mod tests {
             (DocumentKey::Child, "state/child"),
             (DocumentKey::Account, "state/account"),
             (DocumentKey::Webhooks, "state/webhooks"),
+            (DocumentKey::Subagents, "state/subagents"),
             (DocumentKey::Context, "context"),
             (DocumentKey::Canceled, "canceled"),
             (DocumentKey::Queued("trn_1".into()), "queue/trn_1"),
             (DocumentKey::Approval("call_1".into()), "approval/call_1"),
             (DocumentKey::Answer("call_1".into()), "answer/call_1"),
+            (DocumentKey::BackgroundTask("trn_1".into()), "task/trn_1"),
             (DocumentKey::Artifact("art_1".into()), "artifact/art_1"),
             (expiry.clone(), "artifact-expiry/00000001795176000000/art_1"),
             (response, "response/POST /sessions/a/b"),
@@ -182,7 +192,7 @@ mod tests {
         let listings = [
             (Listing::ArtifactExpiries, vec![expiry]),
             (Listing::FirstResponseExpiries, vec![response_expiry]),
-            (Listing::State, keys[..7].iter().map(|(key, _)| key.clone()).collect()),
+            (Listing::State, keys[..8].iter().map(|(key, _)| key.clone()).collect()),
         ];
         for (listing, listed) in listings {
             let starts = keys.iter().filter(|(_, text)| text.starts_with(listing.prefix()));

@@ -3,6 +3,7 @@
 //! Each kind of change is one method, in the file of its topic. The methods that hooks and tools of other crates can
 //! call change settings, documents of hooks and the log, but never the turn or the queue.
 
+mod background;
 mod progress;
 mod settings;
 mod turn;
@@ -13,6 +14,7 @@ pub use settings::SessionChange;
 use super::DocumentKey;
 use crate::types::{
     EventKind, SessionId, SessionMeta, SessionState, Task, Timestamp, TurnId,
+    background::Subagents,
     session::{Account, Activity, Background, ChildState, Guidance},
 };
 use std::rc::Rc;
@@ -115,6 +117,10 @@ impl Draft {
 
     pub(super) fn background(&mut self) -> &mut Background {
         Rc::make_mut(&mut self.state.background)
+    }
+
+    pub(super) fn subagents(&mut self) -> &mut Subagents {
+        Rc::make_mut(&mut self.state.subagents)
     }
 
     pub(super) fn account(&mut self) -> &mut Account {

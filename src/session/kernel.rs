@@ -11,6 +11,8 @@
 //! after the commit that created the obligation. An obligation that is due within seconds gets a timer of this
 //! process instead, and the alarm only covers an eviction.
 
+#[cfg(test)]
+mod background_tests;
 mod obligations;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,7 @@ use super::{Permit, Session};
 use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
-pub use obligations::{holds_slot, runs_long_from};
+pub use obligations::{holds_slot, runs_long_from, wakes, works};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -39,6 +41,9 @@ const MAX_TIMER: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_secs(2);
 /// How long follow-ups wait at most.
 const MAX_QUIET: Duration = Duration::from_secs(10);
+/// How long a child in the background may be silent before it is notified again. The parent thereby finds out if its
+/// session is gone.
+const CHECK_CHILD: Duration = Duration::from_mins(10);
 /// How long an ephemeral session is kept when nothing runs: its first message may still arrive, and its last response be
 /// sent.
 const DISCARD_AFTER: Duration = Duration::from_secs(2);
@@ -55,8 +60,12 @@ pub enum Job {
     StartQueued,
     /// Continues a turn whose process was evicted.
     RecoverTurn,
-    /// Declines expired suspensions.
+    /// Declines expired suspensions, and gives up expired background tasks.
     ExpireCalls,
+    /// Lets the subagents whose calls have waited long enough go on in the background.
+    Promote,
+    /// Starts a turn because background tasks have ended.
+    StartWoken,
     /// Sends the child in this session its task and the rules.
     NotifyChild(SessionId),
     /// Cancels the child in this session, which no call waits for.
@@ -131,13 +140,15 @@ pub struct Schedule {
 pub struct Durable<'a> {
     /// The session's state.
     pub state: &'a SessionState,
-    /// When the first suspended call expires.
+    /// When the first suspended call or background task expires.
     pub expires_at: Option<Timestamp>,
+    /// When the first subagent goes on in the background.
+    pub promote_at: Option<Timestamp>,
     /// When the token of a WebSocket expires.
     pub socket_expires_at: Option<Timestamp>,
     /// Whether a requested follow-up should run at once.
     pub follow_up_at_once: bool,
-    /// The children that calls wait for.
+    /// The children that calls wait for, and those that work on background tasks.
     pub children: Vec<Child>,
     /// What the session owes to the tenant's ledger.
     pub ledger: LedgerDues,
@@ -159,7 +170,7 @@ pub struct LedgerDues {
     pub needs_slots: bool,
 }
 
-/// A child that a call waits for.
+/// A child that a call waits for, or that works on a background task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     /// Its session.
@@ -168,6 +179,8 @@ pub struct Child {
     pub rules: String,
     /// Whether it has acknowledged these rules.
     pub acknowledged: bool,
+    /// Whether it works on a background task.
+    pub in_background: bool,
 }
 
 /// The volatile state of one session in one process. See the module's documentation.
@@ -179,8 +192,8 @@ pub struct SessionKernel {
     /// The turn that was running when this process read the session. It must be recovered before it runs.
     orphan: Option<Permit>,
     jobs: BTreeMap<Job, Attempts>,
-    /// The children that this process has notified, with the hash of the rules.
-    notified: BTreeMap<SessionId, u64>,
+    /// The children that this process has notified, with the hash of the rules, and when.
+    notified: BTreeMap<SessionId, (u64, Timestamp)>,
     /// Children to cancel.
     to_cancel: BTreeSet<SessionId>,
     /// The status that the parent has acknowledged to this process, and when.
@@ -344,7 +357,7 @@ impl SessionKernel {
             Input::Acknowledged(status) => self.acknowledged = Some((status, now)),
             Input::ChildNotified(child) => {
                 let version = self.jobs.get(&Job::NotifyChild(child.clone())).map(|job| job.version);
-                self.notified.insert(child, version.unwrap_or_default());
+                self.notified.insert(child, (version.unwrap_or_default(), now));
             }
             Input::Cancel(children) => self.to_cancel.extend(children),
             Input::JobEnded(job, succeeded) => {

@@ -88,6 +88,7 @@ pub(super) fn read(store: &dyn SessionStore) -> Result<Option<StoredState>, Open
         activity: Rc::new(activity),
         background: shared(part(DocumentKey::Background))?,
         child,
+        subagents: shared(get(&DocumentKey::Subagents))?,
         account: shared(account)?,
         webhooks: shared(get(&DocumentKey::Webhooks))?,
     };
@@ -132,6 +133,9 @@ pub(super) fn changed(
     }
     if stored.differs(&state.webhooks, &before.webhooks) {
         documents.push((DocumentKey::Webhooks, encode(state.webhooks.as_ref())?));
+    }
+    if stored.differs(&state.subagents, &before.subagents) {
+        documents.push((DocumentKey::Subagents, encode(state.subagents.as_ref())?));
     }
     if let (Some(child), Some(before)) = (&state.child, &before.child)
         && stored.differs(child, before)

@@ -16,7 +16,7 @@ use crate::agent::{Judge, ToolFilter, external_tool::Declared};
 use crate::mcp::McpServer;
 use crate::tools::http_tool;
 use crate::types::{
-    BudgetPatch, FieldError, FilePath, Mode, Problem, Rules, SubagentKind, Thinking,
+    BackgroundTasks, BudgetPatch, FieldError, FilePath, Mode, Problem, Rules, SubagentKind, Thinking,
     json::{escaped, from_value},
 };
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,9 @@ pub struct Definition {
     /// The kinds of subagents that the agent may start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subagents: Option<Vec<SubagentKind>>,
+    /// Whether subagents may work in the background.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background_tasks: Option<BackgroundTasks>,
     /// The modes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<Vec<Mode>>,

@@ -1,11 +1,21 @@
-//! The `subagent` tool, which spawns a subagent and waits for its result.
+//! The tools for subagents. `subagent` spawns a subagent and waits for its result; the others work with subagents in the
+//! background.
 //!
-//! The call is suspended while the child works in its own session. See `agent::host::children`.
+//! A call that waits is suspended while the child works in its own session. See `agent::host::children`, and
+//! `agent::host::background` for what follows when it no longer waits.
 
-use crate::agent::{DynTool, ToolContext};
+mod agent_list;
+mod agent_spawn;
+mod background_task;
+mod task_cancel;
+mod task_list;
+mod task_output;
+mod wait_async_results;
+
+use crate::agent::{DynTool, ToolContext, ToolError};
 use crate::types::{
-    Category, ChildStatus, ChildTask, Effect, Invalid, SubagentKind, ToolOutcome, ToolSpec, WaitKind,
-    json::from_value, subagent::GENERAL,
+    Category, ChildStatus, ChildTask, Effect, Invalid, SubagentKind, Timestamp, ToolOutcome, ToolSpec,
+    WaitKind, json::from_value, subagent::GENERAL,
 };
 use futures::{
     FutureExt,
@@ -13,6 +23,7 @@ use futures::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::{rc::Rc, time::Duration};
 
 /// Maximum length of a task, in characters.
 const MAX_TASK: usize = 50_000;
@@ -32,12 +43,43 @@ struct Args {
     forked: bool,
 }
 
-/// The `subagent` tool.
-pub struct Subagent(Vec<SubagentKind>);
+/// How much longer than it waits a call may take.
+const MARGIN: Duration = Duration::from_secs(5);
+/// How often a call that waits looks whether tasks have ended.
+const POLL: Duration = Duration::from_millis(500);
 
-impl Subagent {
-    /// Creates the tool with these kinds of subagents, and the general-purpose one.
-    pub fn new(kinds: &[SubagentKind]) -> Self {
+/// Returns until when a call waits that would wait until `until`: it must return before its deadline.
+fn latest(until: Timestamp, cx: &ToolContext) -> Timestamp {
+    until.min(cx.deadline - POLL)
+}
+
+/// Waits until tasks may have ended.
+///
+/// # Errors
+/// If the call is over first.
+async fn pause(until: Timestamp, cx: &ToolContext) -> Result<(), ToolError> {
+    let left = latest(until, cx).since(cx.clock.now());
+    cx.unless_canceled(cx.clock.sleep(left.min(POLL))).await
+}
+
+/// Returns the tools for subagents in the background.
+pub fn in_background(kinds: &[SubagentKind]) -> Vec<Rc<dyn DynTool>> {
+    vec![
+        Rc::new(agent_spawn::AgentSpawn(Kinds::new(kinds))),
+        Rc::new(agent_list::AgentList),
+        Rc::new(task_output::TaskOutput),
+        Rc::new(task_cancel::TaskCancel),
+        Rc::new(task_list::TaskList),
+        Rc::new(wait_async_results::WaitAsyncResults),
+    ]
+}
+
+/// The kinds of subagents.
+struct Kinds(Vec<SubagentKind>);
+
+impl Kinds {
+    /// Creates the list of these kinds and the general-purpose one.
+    fn new(kinds: &[SubagentKind]) -> Self {
         let general = SubagentKind {
             id: GENERAL.to_owned(),
             description: "any task that can be described in one message".to_owned(),
@@ -46,23 +88,52 @@ impl Subagent {
         let own = kinds.iter().any(|kind| kind.id == GENERAL);
         Self((!own).then_some(general).into_iter().chain(kinds.iter().cloned()).collect())
     }
+
+    fn ids(&self) -> Vec<&str> {
+        self.0.iter().map(|kind| kind.id.as_str()).collect()
+    }
+
+    /// Returns the list for the model.
+    fn description(&self) -> String {
+        self.0.iter().map(|kind| format!("\n- {}: {}", kind.id, kind.description)).collect()
+    }
+
+    /// Checks the arguments of a call. `field` is the one with the kind.
+    fn check(&self, field: &str, agent: &str, task: &str) -> Result<(), Invalid> {
+        if !self.ids().contains(&agent) {
+            let ids = self.ids().join(", ");
+            return Err(Invalid(format!("unknown `{field}` {agent:?}; available: {ids}")));
+        }
+        if !(1..=MAX_TASK).contains(&task.trim().chars().count()) {
+            return Err(Invalid(format!("`task` must have 1 to {MAX_TASK} characters")));
+        }
+        Ok(())
+    }
+}
+
+/// The `subagent` tool.
+pub struct Subagent(Kinds);
+
+impl Subagent {
+    /// Creates the tool with these kinds of subagents, and the general-purpose one.
+    pub fn new(kinds: &[SubagentKind]) -> Self {
+        Self(Kinds::new(kinds))
+    }
 }
 
 impl DynTool for Subagent {
     fn spec(&self) -> ToolSpec {
-        let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
-        let kinds = self.0.iter().map(|kind| format!("\n- {}: {}", kind.id, kind.description));
         ToolSpec {
             name: NAME.to_owned(),
             description: format!(
                 "Spawns a subagent that works on a task on its own, and waits for its result. Several subagents in one \
                  step work concurrently. Available agents:{}",
-                kinds.collect::<String>()
+                self.0.description()
             ),
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "agent": {"type": "string", "enum": ids},
+                    "agent": {"type": "string", "enum": self.0.ids()},
                     "task": {"type": "string", "description":
                         "Everything the subagent needs to know: it sees nothing else, unless it is forked."},
                     "forked": {"type": "boolean", "description":
@@ -84,13 +155,7 @@ impl DynTool for Subagent {
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         let task: Args = from_value(args.clone())
             .map_err(|error| format!("the arguments do not match the schema: {error}"))?;
-        if !self.0.iter().any(|kind| kind.id == task.agent) {
-            let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
-            return Err(Invalid(format!("unknown `agent` {:?}; available: {}", task.agent, ids.join(", "))));
-        }
-        if !(1..=MAX_TASK).contains(&task.task.trim().chars().count()) {
-            return Err(Invalid(format!("`task` must have 1 to {MAX_TASK} characters")));
-        }
+        self.0.check("agent", &task.agent, &task.task)?;
         // No resource keys, so that several subagents can work concurrently.
         Ok(Vec::new())
     }
@@ -102,8 +167,9 @@ impl DynTool for Subagent {
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         // The same id each time, so that spawning twice creates one child.
         let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
-        let task = from_value::<Args>(args)
-            .map(|Args { agent, task, forked }| json!(ChildTask { agent, task, forked, session }));
+        let task = from_value::<Args>(args).map(|Args { agent, task, forked }| {
+            json!(ChildTask { agent, task, forked, session, label: None, timeout_seconds: None })
+        });
         ready(task.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
     }
 

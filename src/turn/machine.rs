@@ -210,6 +210,36 @@ impl TurnMachine<'_> {
         EventKind::UsageUpdated { step, total: self.0.usage, model: None, cost_usd }
     }
 
+    /// Sets aside the share of a subagent that goes on in the background, so that the turn does not use it.
+    pub fn set_aside(&mut self, share: &Budget) {
+        let turn = &mut *self.0;
+        turn.steps_of_subagents = turn.steps_of_subagents.saturating_add(share.max_steps);
+        turn.tool_calls_of_step = turn.tool_calls_of_step.saturating_add(share.max_tool_calls);
+        if let (Some(own), Some(share)) = (&mut turn.budget.max_tokens, share.max_tokens) {
+            *own = own.saturating_sub(share);
+        }
+        if let (Some(own), Some(share)) = (&mut turn.budget.max_cost_usd, share.max_cost_usd) {
+            *own = (*own - share).max(0.0);
+        }
+    }
+
+    /// Gives back the share of a subagent in the background, which has ended.
+    pub fn give_back(&mut self, share: &Budget) {
+        let turn = &mut *self.0;
+        turn.steps_of_subagents = turn.steps_of_subagents.saturating_sub(share.max_steps);
+        // First from the calls that do not count yet.
+        let of_step = share.max_tool_calls.min(turn.tool_calls_of_step);
+        turn.tool_calls_of_step -= of_step;
+        let of_earlier = share.max_tool_calls - of_step;
+        turn.tool_calls_of_subagents = turn.tool_calls_of_subagents.saturating_sub(of_earlier);
+        if let (Some(own), Some(share)) = (&mut turn.budget.max_tokens, share.max_tokens) {
+            *own = own.saturating_add(share);
+        }
+        if let (Some(own), Some(share)) = (&mut turn.budget.max_cost_usd, share.max_cost_usd) {
+            *own += share;
+        }
+    }
+
     fn finish_step(&mut self, used: PricedUsage) {
         self.add_usage(used);
         self.0.steps += 1;

@@ -27,6 +27,28 @@ pub struct Record {
     pub kind: EventKind,
 }
 
+/// The end of a background task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct TaskEnd {
+    /// The task.
+    pub task: TurnId,
+    /// The child's session.
+    pub session: SessionId,
+    /// The kind of subagent.
+    pub agent: String,
+    /// The name that the model has given to the subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Tokens that the child consumed.
+    pub usage: Usage,
+    /// Cost in US dollars, if the model has a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Why the task failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// The durable events. On the wire, `type` names the event.
 // `remote` makes the derived functions inherent, so that the trait's can handle `Other`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -108,8 +130,8 @@ pub enum EventKind {
     TurnResumed {
         /// The turn's new epoch.
         epoch: u32,
-        /// Why: `restart`, a provider failure during a response, `decided`, `answered`, `expired`, or
-        /// `subagent`.
+        /// Why: `restart`, a provider failure during a response, `decided`, `answered`, `expired`,
+        /// `subagent`, or `background`.
         reason: String,
     },
     /// The assistant completed a message. A step without text has no such record; its calls are in
@@ -237,6 +259,45 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
     },
+    /// A subagent goes on in the background: its task no longer belongs to the call that spawned it.
+    #[serde(rename = "task.started")]
+    TaskStarted {
+        /// The task.
+        task: TurnId,
+        /// The call that spawned the subagent.
+        call_id: CallId,
+        /// The child's session.
+        session: SessionId,
+        /// The kind of subagent.
+        agent: String,
+        /// The name that the model has given to the subagent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+    },
+    /// A background task waits for a person, or goes on after that.
+    #[serde(rename = "task.progress")]
+    TaskProgress {
+        /// The task.
+        task: TurnId,
+        /// The child's session, in which its calls can be decided.
+        session: SessionId,
+        /// The kind of subagent.
+        agent: String,
+        /// Its status.
+        status: TurnStatus,
+        /// The child's calls that wait for a person.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pending: Vec<Pending>,
+    },
+    /// A background task ended with a reply. Each background task has exactly one record of its end.
+    #[serde(rename = "task.completed")]
+    TaskCompleted(TaskEnd),
+    /// A background task failed.
+    #[serde(rename = "task.failed")]
+    TaskFailed(TaskEnd),
+    /// A background task was canceled.
+    #[serde(rename = "task.canceled")]
+    TaskCanceled(TaskEnd),
     /// The turn waits, and resumes after all of these calls are resolved. Replaces any earlier list of
     /// pending calls.
     #[serde(rename = "turn.waiting")]

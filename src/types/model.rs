@@ -1,25 +1,10 @@
 //! Provider-neutral requests, responses, and errors of models.
 
-use super::{Message, Part, ToolSpec, WindowUse};
+use super::{Message, Part, Thinking, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{ops::AddAssign, rc::Rc};
 use thiserror::Error;
-
-/// How much the model should reason before it responds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Thinking {
-    /// No reasoning, or the provider's default.
-    #[default]
-    Off,
-    /// Little reasoning.
-    Low,
-    /// Medium reasoning.
-    Medium,
-    /// Much reasoning.
-    High,
-}
 
 /// One request to a model.
 #[derive(Clone, Debug, Default)]

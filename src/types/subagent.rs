@@ -1,6 +1,6 @@
 //! Subagents: the kinds that an agent may spawn, and the tasks of child sessions.
 
-use super::{CallId, GeneratedId, SessionId, TurnId};
+use super::{Budget, CallId, GeneratedId, SessionId, Thinking, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -41,6 +41,12 @@ pub struct ChildTask {
     pub forked: bool,
     /// The child's session.
     pub session: SessionId,
+    /// The name that the model has given to the subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// After how many seconds the task goes on in the background; absent if the call waits for its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
 }
 
 impl ChildTask {
@@ -49,6 +55,27 @@ impl ChildTask {
     pub fn session_of(session: &SessionId, turn: &TurnId, call_id: &CallId) -> SessionId {
         SessionId::derive(&json!([session, turn, call_id]).to_string())
     }
+
+    /// Returns the turn of the child's session that works on the task.
+    pub fn turn(&self) -> TurnId {
+        self.session.replacen(SessionId::PREFIX, TurnId::PREFIX, 1).into()
+    }
+}
+
+/// What a child gets from the turn that spawns it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChildSettings {
+    /// Its model; the default of the deployment if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its share of the turn's budget.
+    pub budget: Budget,
+    /// Its tools; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// How much it reasons; the agent's setting if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<Thinking>,
 }
 
 /// The link from a child's session to its parent.

@@ -1,9 +1,12 @@
 //! Suspended tool calls: what a call waits for, and its resolution.
 
-use super::{CallId, Category, Decider, KeyId, RequestId, Timestamp, TurnId, UserId, subagent::ChildTask};
+use super::{
+    CallId, Category, ChildSettings, Decider, KeyId, RequestId, Timestamp, TurnId, UserId,
+    subagent::ChildTask,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 /// What a call waits for, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -45,6 +48,8 @@ pub struct ChildWait {
     pub pending: Vec<Pending>,
     /// The hash of the rules that the child has acknowledged; `None` until it has its task.
     pub notified: Option<String>,
+    /// The child's settings, if it may go on in the background. Otherwise they follow from the turn, which waits.
+    pub settings: Option<Box<ChildSettings>>,
 }
 
 impl Wait {
@@ -65,6 +70,7 @@ impl Wait {
                     task: serde_json::from_value(payload)?,
                     pending: theirs.map_or(Ok(Vec::new()), serde_json::from_value)?,
                     notified: None,
+                    settings: None,
                 })
             }
         })
@@ -144,6 +150,12 @@ impl Suspension {
         }
     }
 
+    /// Returns when the child goes on in the background. One that waits for a person does not.
+    pub fn promote_at(&self) -> Option<Timestamp> {
+        let child = self.child().filter(|child| child.pending.is_empty() && child.settings.is_some())?;
+        Some(self.asked_at + Duration::from_secs(child.task.timeout_seconds?.into()))
+    }
+
     /// Returns the suspension as clients see it.
     pub fn pending(&self) -> Pending {
         Pending {
@@ -209,6 +221,8 @@ struct Stored {
     #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
     notified: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    child: Option<Box<ChildSettings>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<IpAddr>,
 }
 
@@ -216,10 +230,10 @@ impl TryFrom<Stored> for Suspension {
     type Error = serde_json::Error;
 
     fn try_from(stored: Stored) -> serde_json::Result<Self> {
-        let Stored { pending, resolved, notified, address } = stored;
+        let Stored { pending, resolved, notified, child: settings, address } = stored;
         let mut wait = Wait::new(pending.kind, pending.payload)?;
         if let Wait::Child(child) = &mut wait {
-            child.notified = notified;
+            (child.notified, child.settings) = (notified, settings);
         }
         Ok(Self {
             call_id: pending.call_id,
@@ -242,8 +256,11 @@ impl TryFrom<Stored> for Suspension {
 impl From<Suspension> for Stored {
     fn from(suspension: Suspension) -> Self {
         let pending = suspension.pending();
-        let notified = suspension.child().and_then(|child| child.notified.clone());
-        Self { pending, resolved: suspension.resolution, notified, address: suspension.address }
+        let child = suspension.child();
+        let notified = child.and_then(|child| child.notified.clone());
+        let settings = child.and_then(|child| child.settings.clone());
+        let (resolved, address) = (suspension.resolution, suspension.address);
+        Self { pending, resolved, notified, child: settings, address }
     }
 }
 

@@ -9,6 +9,7 @@ mod ag_ui;
 mod approvals;
 mod artifacts;
 mod audit;
+mod background;
 mod bounds;
 mod build;
 mod ceilings;

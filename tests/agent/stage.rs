@@ -20,8 +20,8 @@ use edge_harness::ports::{AllowedHosts, Clock, Models, SessionStore, session_sto
 use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Mode, ModelRequest, Owner, Part, Problem, SessionMeta, SessionPermissions, SessionStatus,
-    SubagentKind, TenantLimits, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
+    BackgroundTasks, BudgetPatch, Mode, ModelRequest, Owner, Part, Problem, SessionMeta, SessionPermissions,
+    SessionStatus, SubagentKind, TenantLimits, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -74,6 +74,10 @@ pub struct Stage {
     pub fresh: Cell<Duration>,
     /// The kinds of subagents of later instances; no subagents by default.
     pub subagents: RefCell<Option<Vec<SubagentKind>>>,
+    /// Whether those work in the background.
+    pub background: Cell<BackgroundTasks>,
+    /// How many of them work at a time.
+    pub max_subagents: Cell<usize>,
     pub others: Rc<Others>,
     /// The receivers of webhooks, below `example.com`.
     pub receivers: Rc<ScriptedHttp>,
@@ -130,6 +134,8 @@ impl Stage {
             context: RefCell::default(),
             modes: RefCell::default(),
             subagents: RefCell::default(),
+            background: Cell::default(),
+            max_subagents: Cell::new(8),
             skills: RefCell::default(),
             fresh: Cell::new(ms(1_000)),
             others: Rc::default(),
@@ -157,6 +163,8 @@ impl Stage {
         standard.settings.skills = self.skills.borrow().clone();
         standard.settings.context.fresh = self.fresh.get();
         standard.settings.subagents = self.subagents.borrow().clone();
+        standard.settings.background = self.background.get();
+        standard.settings.max_subagents = self.max_subagents.get();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
             .tool(WriteIt(Rc::clone(&self.runs)))

@@ -24,8 +24,9 @@ use edge_harness::session::{
     window::{Bounds, ContextState},
 };
 use edge_harness::types::{
-    Cursor, Decision, EventKind, ModelRequest, Part, Policy, QueuedTurn, Record, ResolvedBy, Timestamp,
-    TurnStatus,
+    Cursor, Decision, EventKind, ModelRequest, Part, Policy, QueuedTurn, Record, ResolvedBy, TaskDetails,
+    Timestamp, TurnStatus,
+    background::Subagents,
     session::{ChildState, SCHEMA, Webhook},
     suspension::Suspension,
 };
@@ -53,6 +54,8 @@ fn stored_json_is_read_and_written_as_it_was() {
             "document artifact" => rewritten::<Pointer>(json),
             "document response" => rewritten::<FirstResponse>(json),
             "document state/child" => rewritten::<ChildState>(json),
+            "document state/subagents" => rewritten::<Subagents>(json),
+            "document task" => rewritten::<TaskDetails>(json),
             "document state/webhooks" => rewritten::<Vec<Webhook>>(json),
             // A hook has its own form, and the keys of the others say everything.
             "document hook"
@@ -69,7 +72,7 @@ fn stored_json_is_read_and_written_as_it_was() {
 }
 
 /// Returns a key of each kind of document.
-fn keys() -> [DocumentKey; 17] {
+fn keys() -> [DocumentKey; 19] {
     use DocumentKey::*;
     let (at, place) = (Timestamp(0), || "POST /messages/k".to_owned());
     [
@@ -80,11 +83,13 @@ fn keys() -> [DocumentKey; 17] {
         Child,
         Account,
         Webhooks,
+        Subagents,
         Context,
         Canceled,
         Queued("t1".into()),
         Approval("w".into()),
         Answer("q".into()),
+        BackgroundTask("trn_1".into()),
         Artifact("art_1".into()),
         ArtifactExpiry(at, "art_1".into()),
         FirstResponse(place()),
@@ -186,7 +191,7 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 7] = [
+const WAITING: [&str; 8] = [
     include_str!("stored/waiting_1.txt"),
     include_str!("stored/waiting_2.txt"),
     include_str!("stored/waiting_3.txt"),
@@ -194,8 +199,9 @@ const WAITING: [&str; 7] = [
     include_str!("stored/waiting_5.txt"),
     include_str!("stored/waiting_6.txt"),
     include_str!("stored/waiting_7.txt"),
+    include_str!("stored/waiting_8.txt"),
 ];
-const RUNNING: [&str; 7] = [
+const RUNNING: [&str; 8] = [
     include_str!("stored/running_1.txt"),
     include_str!("stored/running_2.txt"),
     include_str!("stored/running_3.txt"),
@@ -203,6 +209,7 @@ const RUNNING: [&str; 7] = [
     include_str!("stored/running_5.txt"),
     include_str!("stored/running_6.txt"),
     include_str!("stored/running_7.txt"),
+    include_str!("stored/running_8.txt"),
 ];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.

@@ -8,7 +8,7 @@ use edge_harness::platform::in_memory::{
 };
 use edge_harness::session::view::TurnAnswer;
 use edge_harness::testkit::TestSession;
-use edge_harness::tools::{Subagent, WebFetch, skills};
+use edge_harness::tools::{Subagent, WebFetch, skills, subagent};
 use edge_harness::types::{Category, ErrorCode, ModelErrorKind, ModelRequest, Part, Policy, Rules, ToolSpec};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use pretty_assertions::assert_eq;
@@ -133,7 +133,8 @@ fn the_table_of_tools_has_every_built_in_tool() {
     let web_fetch = WebFetch::new(Rc::new(ScriptedHttp::default()), "*").unwrap();
     let session = TestSession::scripted(script, |agent| {
         let agent = agent.tool(web_fetch).dyn_tool(Rc::new(Subagent::new(&[])));
-        proposer().into_iter().fold(agent, |agent, tool| agent.dyn_tool(tool))
+        let in_background = subagent::in_background(&[]);
+        proposer().into_iter().chain(in_background).fold(agent, |agent, tool| agent.dyn_tool(tool))
     });
     session.ask("Hello");
 

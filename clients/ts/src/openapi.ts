@@ -1027,6 +1027,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{id}/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the background tasks, oldest first. */
+        get: operations["listTasks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{id}/tasks/{task}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a background task. */
+        get: operations["getTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{id}/tasks/{task}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancels a background task.
+         * @description The task ends when its subagent has confirmed this. One that has ended stays as it is.
+         */
+        post: operations["cancelTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{id}/turns/{turn}": {
         parameters: {
             query?: never;
@@ -1206,7 +1260,7 @@ export interface components {
     schemas: {
         /** @description An aborted turn. */
         Aborted: {
-            /** @description Whether there was a turn. */
+            /** @description Whether there was a turn or a background task. */
             aborted: boolean;
             /** @description The status of the session. */
             status: components["schemas"]["SessionStatus"];
@@ -1313,6 +1367,8 @@ export interface components {
         };
         /** @description A definition of an agent. */
         AgentDefinition: {
+            /** @description Whether subagents may work in the background. */
+            background_tasks?: components["schemas"]["BackgroundTasks"] | null;
             /** @description The limits of turns. */
             budget?: components["schemas"]["AgentBudgetInput"] | null;
             /** @description How long conversations are kept within the model's context window, and the files in the prompt. */
@@ -1421,6 +1477,8 @@ export interface components {
         };
         /** @description A version of an agent. */
         AgentDetails: {
+            /** @description Whether subagents may work in the background. */
+            background_tasks?: components["schemas"]["BackgroundTasks"];
             /** @description The limits of turns. */
             budget?: components["schemas"]["AgentBudget"];
             /** @description How long conversations are kept within the model's context window, and the files in the prompt. */
@@ -1713,6 +1771,45 @@ export interface components {
             /** @description The tenant. */
             tenant: string;
         };
+        /** @description A background task as clients see it. */
+        BackgroundTask: {
+            /** @description The kind of subagent. */
+            agent: string;
+            /** @description The call that started it. */
+            call_id: string;
+            /** @description Whether it was canceled, even if the subagent has not confirmed it yet. */
+            canceled: boolean;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string;
+            /** @description Why it failed. */
+            error?: string;
+            /** @description The task's id. */
+            id: string;
+            /** @description The name that the model has given to the subagent. */
+            label?: string;
+            /** @description The calls of the subagent that wait for a person. Decide them in its session. */
+            pending?: components["schemas"]["PendingCall"][];
+            /** @description The reply of the subagent. */
+            reply?: string;
+            /** @description The session of the subagent. Its turn with the task's id works on the task. */
+            session: string;
+            /** @description Whether the model has been shown the result. */
+            shown: boolean;
+            /**
+             * Format: date-time
+             * @description When it was started.
+             */
+            started_at: string;
+            /** @description The status. */
+            status: components["schemas"]["TurnStatus"];
+            /** @description What the subagent is asked to do. */
+            task: string;
+        };
+        /** @description Whether subagents may work in the background. */
+        BackgroundTasks: "off" | "on" | "wake";
         /** @description The limits of a turn. A turn that reaches one ends normally, with a stop reason. */
         Budget: {
             /** @description Maximum cost in US dollars, by the price table; absent for no limit. */
@@ -1984,7 +2081,7 @@ export interface components {
         /** @description A stable, snake_case error code. */
         ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
         /** @description A stored event: a record of the session's log. `type` says which. A client ignores types that it does not know: later versions have more. */
-        Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
+        Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
         /** @description An error in one field of a body or query, or in one place of another JSON value. */
         FieldError: {
             /** @description What is wrong and what is expected. */
@@ -2937,6 +3034,13 @@ export interface components {
             next_cursor: string | null;
         };
         /** @description A page as clients see it. */
+        PageOfBackgroundTask: {
+            /** @description The entries. */
+            data: components["schemas"]["BackgroundTask"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
         PageOfFile: {
             /** @description The entries. */
             data: components["schemas"]["File"][];
@@ -3594,7 +3698,7 @@ export interface components {
             sessions: number;
         };
         /** @description An event of a stream: a stored event, or a delta, which is not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -3692,6 +3796,83 @@ export interface components {
             /** @description The status. */
             status: components["schemas"]["TaskStatus"];
         };
+        /** @description A background task was canceled. */
+        TaskCanceledEvent: {
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /** @constant */
+            type: "task.canceled";
+        } & (components["schemas"]["TaskEnd"] & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "task.canceled";
+        });
+        /** @description A background task ended with a reply. Each background task has exactly one record of its end. */
+        TaskCompletedEvent: {
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /** @constant */
+            type: "task.completed";
+        } & (components["schemas"]["TaskEnd"] & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "task.completed";
+        });
+        /** @description The end of a background task. */
+        TaskEnd: {
+            /** @description The kind of subagent. */
+            agent: string;
+            /** @description Cost in US dollars, if the model has a price. */
+            cost_usd?: number;
+            /** @description Why the task failed. */
+            error?: string;
+            /** @description The name that the model has given to the subagent. */
+            label?: string;
+            /** @description The child's session. */
+            session: string;
+            /** @description The task. */
+            task: string;
+            /** @description Tokens that the child consumed. */
+            usage: components["schemas"]["Usage"];
+        };
+        /** @description A background task failed. */
+        TaskFailedEvent: {
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /** @constant */
+            type: "task.failed";
+        } & (components["schemas"]["TaskEnd"] & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "task.failed";
+        });
         /** @description The agent's task list changed. */
         TaskListUpdatedEvent: {
             /**
@@ -3710,6 +3891,60 @@ export interface components {
              * @enum {string}
              */
             type: "task.list_updated";
+        };
+        /** @description A background task waits for a person, or goes on after that. */
+        TaskProgressEvent: {
+            /** @description The kind of subagent. */
+            agent: string;
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description The child's calls that wait for a person. */
+            pending?: components["schemas"]["PendingCall"][];
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The child's session, in which its calls can be decided. */
+            session: string;
+            /** @description Its status. */
+            status: components["schemas"]["TurnStatus"];
+            /** @description The task. */
+            task: string;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "task.progress";
+        };
+        /** @description A subagent goes on in the background: its task no longer belongs to the call that spawned it. */
+        TaskStartedEvent: {
+            /** @description The kind of subagent. */
+            agent: string;
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description The call that spawned the subagent. */
+            call_id: string;
+            /** @description The name that the model has given to the subagent. */
+            label?: string;
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The child's session. */
+            session: string;
+            /** @description The task. */
+            task: string;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "task.started";
         };
         /** @description The status of a task. */
         TaskStatus: "pending" | "in_progress" | "completed";
@@ -4283,7 +4518,7 @@ export interface components {
             at: string;
             /** @description The turn's new epoch. */
             epoch: number;
-            /** @description Why: `restart`, a provider failure during a response, `decided`, `answered`, `expired`, or `subagent`. */
+            /** @description Why: `restart`, a provider failure during a response, `decided`, `answered`, `expired`, `subagent`, or `background`. */
             reason: string;
             /** @description Sequence number within the session: contiguous from 1, never reused. */
             seq: number;
@@ -8807,6 +9042,110 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listTasks: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tasks. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfBackgroundTask"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getTask: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session. */
+                id: string;
+                /** @description The path of the file, with slashes. At most 512 bytes. */
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackgroundTask"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelTask: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session. */
+                id: string;
+                /** @description The path of the file, with slashes. At most 512 bytes. */
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The task. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackgroundTask"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["PayloadTooLarge"];
             422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];

@@ -249,7 +249,10 @@ impl SessionHost {
         let state = session.state();
         let running = state.activity.turn.as_ref().filter(|turn| turn.works());
         let running = running.map(|turn| still_open(session, turn, reported)).transpose()?;
-        Ok(running.into_iter().chain(queued).fold(NanoUsd(0), NanoUsd::plus))
+        // The budget of the turn has no longer what was set aside for these.
+        let in_background =
+            state.subagents.open().filter(|task| task.works()).map(|task| ceiling(&task.budget));
+        Ok(running.into_iter().chain(in_background).chain(queued).fold(NanoUsd(0), NanoUsd::plus))
     }
 
     /// Reports the usage since the last report and the session's standing, and stores what the ledger has confirmed.

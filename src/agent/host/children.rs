@@ -4,6 +4,7 @@
 
 use super::{
     SessionHost,
+    delegation::{Delegation, Waiter, suspension_of},
     resolved::{ResolvedCalls, Settled},
 };
 use crate::ports::{PeerError, PeerRequest, StoreError, within};
@@ -14,9 +15,9 @@ use crate::session::{
 };
 use crate::turn::policy;
 use crate::types::{
-    Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, ErrorCode, EventKind, GeneratedId,
-    Imported, Parent, Problem, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension,
-    Timestamp, TurnId, TurnOptions, TurnStatus, Wait,
+    Acknowledgement, CallId, ChildSettings, ChildStatus, ChildTask, ErrorCode, EventKind, Imported, Parent,
+    Problem, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension, Timestamp, TurnOptions,
+    TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
 use bytes::Bytes;
@@ -39,13 +40,12 @@ impl SessionHost {
         session: &Rc<Session>,
         child: &SessionId,
     ) -> Result<(), Problem> {
-        let Some(suspension) = child_of(session, child)? else { return Ok(()) };
-        let Some(wait) = suspension.child() else { return Ok(()) };
+        let Some(delegation) = Delegation::of(session, child)? else { return Ok(()) };
         let tenant = session.state().meta.tenant.clone();
         let rules = rules_hash(session);
-        let snapshot = self.snapshot(session, &suspension, wait)?;
+        let snapshot = self.snapshot(session, &delegation)?;
         // A fork gets the log, until it has acknowledged its task.
-        let imported = if wait.task.forked && wait.notified.is_none() {
+        let imported = if delegation.task.forked && delegation.notified.is_none() {
             self.export(session, session.last_seq(), child, snapshot).await
         } else {
             let imported = self.ports.peers.import(&tenant, child, snapshot);
@@ -53,31 +53,32 @@ impl SessionHost {
             imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())))
         };
         // While the message was in flight, the call may have been resolved and its turn may have ended.
-        let Some(suspension) = child_of(session, child)? else {
+        let Some(delegation) = Delegation::of(session, child)? else {
             self.handle(Input::Cancel(vec![child.to_owned()]));
             return Ok(());
         };
-        let task = wait.task.clone();
         match imported {
             Ok(Imported::Session(_)) => {
                 self.handle(Input::ChildNotified(child.to_owned()));
-                self.store_notified(session, suspension, rules)
+                self.store_notified(session, delegation, rules)
             }
             Ok(Imported::Canceled) => {
-                let status = ChildStatus::not_started(task.session, suspension.call_id.clone());
-                self.resolve_child(session, suspension, status).map(drop)
+                let status = ChildStatus::not_started(child.clone(), delegation.call_id.clone());
+                match delegation.waiter {
+                    Waiter::Call(suspension) => self.resolve_child(session, *suspension, status).map(drop),
+                    Waiter::Task(id) => self.finish_task(session, &id, status),
+                }
             }
-            Ok(Imported::Taken) => self.fail_child(session, suspension, "another session has its id"),
-            Ok(Imported::Missing) => self.fail_child(session, suspension, "its session was deleted"),
+            Ok(Imported::Taken) => self.fail_child(session, delegation, "another session has its id"),
+            Ok(Imported::Missing) => self.fail_child(session, delegation, "its session was deleted"),
             // A child that has acknowledged its task keeps it, however long it is unreachable.
             Err(error) => {
-                let late = self.now().since(suspension.asked_at) > GIVE_UP_AFTER;
-                let never_reached = suspension.child().is_some_and(|child| child.notified.is_none());
-                if !(late && never_reached) {
+                let late = self.now().since(delegation.since) > GIVE_UP_AFTER;
+                if !(late && delegation.notified.is_none()) {
                     return Err(Problem::internal(error.to_string()));
                 }
                 self.handle(Input::Cancel(vec![child.to_owned()]));
-                self.fail_child(session, suspension, &format!("it could not be reached: {error}"))
+                self.fail_child(session, delegation, &format!("it could not be reached: {error}"))
             }
         }
     }
@@ -86,14 +87,17 @@ impl SessionHost {
     fn store_notified(
         &self,
         session: &Session,
-        suspension: Suspension,
+        delegation: Delegation,
         rules: String,
     ) -> Result<(), Problem> {
-        let mut suspension = suspension;
-        let Wait::Child(child) = &mut suspension.wait else { return Ok(()) };
-        if child.notified.as_ref() == Some(&rules) {
+        if delegation.notified.as_ref() == Some(&rules) {
             return Ok(());
         }
+        let mut suspension = match delegation.waiter {
+            Waiter::Call(suspension) => *suspension,
+            Waiter::Task(id) => return Ok(self.store_task_notified(session, &id, rules)?),
+        };
+        let Wait::Child(child) = &mut suspension.wait else { return Ok(()) };
         child.notified = Some(rules);
         let (key, json) = row(&suspension)?;
         session.commit(self.now(), |draft| draft.put(key, json))?;
@@ -103,15 +107,24 @@ impl SessionHost {
     fn fail_child(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        suspension: Suspension,
+        delegation: Delegation,
         why: &str,
     ) -> Result<(), Problem> {
+        let suspension = match delegation.waiter {
+            Waiter::Call(suspension) => *suspension,
+            Waiter::Task(id) => {
+                let running = ChildStatus::running(delegation.task.session, delegation.call_id);
+                let error = Some(why.to_owned());
+                let failed = ChildStatus { status: TurnStatus::Failed, error, ..running };
+                return self.finish_task(session, &id, failed);
+            }
+        };
         let failed = Resolution::Failed { reason: format!("the subagent failed: {why}") };
         let record = match suspension.child() {
             Some(child) => child_completed(&suspension.call_id, child, TurnStatus::Failed, None),
             None => return Ok(()),
         };
-        let settled = Settled { suspension: suspension.resolved(failed), record, charge: None };
+        let settled = Settled::new(suspension.resolved(failed), record);
         self.settle(session, ResolvedCalls::new(vec![settled], "subagent")).map(drop)
     }
 
@@ -125,7 +138,7 @@ impl SessionHost {
         let Some(child) = suspension.child() else { return Ok(()) };
         let record = child_completed(&suspension.call_id, child, status.status, Some(&status));
         let answered = Resolution::Answered { answer: json!(status) };
-        let settled = Settled { suspension: suspension.resolved(answered), record, charge: Some(status) };
+        let settled = Settled { charge: Some(status), ..Settled::new(suspension.resolved(answered), record) };
         self.settle(session, ResolvedCalls::new(vec![settled], "subagent")).map(drop)
     }
 
@@ -139,13 +152,15 @@ impl SessionHost {
             return Err(Problem::new(ErrorCode::Unavailable, "this session is being erased"));
         }
         let Some(session) = self.recover()? else { return Ok(Acknowledgement::NoSession) };
+        if !status.asks_to_continue {
+            self.asks.borrow_mut().remove(&status.call_id);
+        }
         let Some(suspension) = session.child_suspension(&status.call_id, &status.session)? else {
-            return Ok(Acknowledgement::NotWanted);
+            return self.task_status(&session, status).await;
         };
         if status.asks_to_continue {
             return self.let_child_continue(&session, &suspension).await;
         }
-        self.asks.borrow_mut().remove(&status.call_id);
         if status.is_final() {
             self.resolve_child(&session, suspension, status)?;
         } else {
@@ -200,7 +215,7 @@ impl SessionHost {
         call_id: &CallId,
         request: PeerRequest,
     ) -> Result<Option<(u16, Bytes)>, Problem> {
-        if child_of(session, child)?.is_none() {
+        if suspension_of(session, child)?.is_none() {
             return Ok(None);
         }
         let posted = self.ports.peers.post(child, request);
@@ -210,7 +225,7 @@ impl SessionHost {
             .map_err(|error| Problem::unavailable("the subagent cannot be reached; try again", error))?;
         // The child reports the same. Without waiting for that, the caller sees at once what the turn still waits for.
         if (200..300).contains(&status)
-            && let Some(suspension) = child_of(session, child)?
+            && let Some(suspension) = suspension_of(session, child)?
             && let Some(wait) = suspension.child()
         {
             let left = wait.pending.iter().filter(|own| own.call_id != *call_id).cloned().collect();
@@ -251,12 +266,18 @@ impl SessionHost {
     }
 
     /// Cancels a child that no call waits for.
-    pub(super) async fn cancel_child(&self, session: &Session, child: &SessionId) -> Result<(), PeerError> {
+    pub(super) async fn cancel_child(
+        self: &Rc<Self>,
+        session: &Session,
+        child: &SessionId,
+    ) -> Result<(), PeerError> {
         let tenant = session.state().meta.tenant.clone();
-        let no_call = CallId::from("");
-        let canceled = self.ports.peers.cancel(&tenant, child, &no_call);
+        let call_id = session.state().subagents.open_of(child).map(|task| task.call_id.clone());
+        let call_id = call_id.unwrap_or_else(|| CallId::from(""));
+        let canceled = self.ports.peers.cancel(&tenant, child, &call_id);
         let canceled = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, canceled).await;
-        canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string()))).map(drop)
+        let canceled = canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        self.task_canceled(session, child, canceled)
     }
 
     /// Returns the final statuses already received for the current step, which still waits for other calls.
@@ -274,82 +295,47 @@ impl SessionHost {
 
     /// Builds the snapshot from which a child is created: rules, mode, task, and its share of the turn's
     /// remaining budget. It has no log; [`SessionHost::export`] adds that of a fork.
-    fn snapshot(
-        &self,
-        session: &Session,
-        suspension: &Suspension,
-        wait: &ChildWait,
-    ) -> Result<Snapshot, StoreError> {
-        let siblings =
-            session.suspensions()?.iter().filter(|own| own.child().is_some()).count().max(1) as u64;
-        let ChildTask { agent, task, forked, session: child } = &wait.task;
+    fn snapshot(&self, session: &Session, delegation: &Delegation) -> Result<Snapshot, StoreError> {
+        let ChildTask { agent, task, forked, session: child, .. } = &delegation.task;
         let state = session.state();
-        let own = state.activity.turn.as_ref().filter(|turn| turn.id == suspension.turn);
-        let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
-        let agent_of_both = self.agent();
-        let mut kinds = agent_of_both.settings.subagents.iter().flatten();
-        let kind = kinds.find(|kind| !forked && kind.id == *agent).cloned().unwrap_or_default();
-        // A fork keeps the tools of the original, so that both prompts share a cached prefix. Its calls of
-        // tools that subagents may not use are denied.
-        let tools = match forked {
-            true => agent_of_both.tools_of_fork(&state),
-            false => Some(agent_of_both.tools_of_subagents(&state, kind.tools.as_deref())),
+        let ChildSettings { model, budget, tools, think } = match &delegation.settings {
+            Some(settings) => settings.clone(),
+            None => {
+                let suspensions = session.suspensions()?;
+                let siblings = suspensions.iter().filter(|own| own.child().is_some()).count().max(1) as u64;
+                let own = state.activity.turn.as_ref().filter(|turn| turn.id == delegation.turn);
+                let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
+                self.agent().child_settings(&state, turn, &delegation.task, siblings)
+            }
         };
-        // At least one, so that it can answer.
-        let share = |max: u32, used: u32| {
-            let share = u64::from(max.saturating_sub(used)) / siblings;
-            u32::try_from(share).unwrap_or(u32::MAX).max(1)
-        };
-        let left = |max: f64| (max - turn.cost_usd.unwrap_or(0.0)).max(0.0) / siblings as f64;
-        let budget = Budget {
-            max_steps: share(turn.budget.max_steps, turn.used_steps())
-                .min(kind.max_steps.unwrap_or(u32::MAX)),
-            max_tool_calls: share(
-                turn.budget.max_tool_calls,
-                turn.used_tool_calls() + turn.tool_calls_of_step,
-            ),
-            max_tokens: turn
-                .budget
-                .max_tokens
-                .map(|max| max.saturating_sub(turn.usage.total_tokens) / siblings),
-            max_cost_usd: turn.budget.max_cost_usd.map(left),
-            ..turn.budget
-        };
-        let limits = &state.guidance.tenant_policy.limits;
-        // A cost limit has no effect with a model that has no price.
-        let is_usable = |model: &String| {
-            let is_bounded = budget.max_cost_usd.is_none() || agent_of_both.models.price(model).is_some();
-            is_bounded && limits.allow_model(model)
-        };
+        let options = TurnOptions { tools, think, show_citations: false, ..TurnOptions::default() };
         let now = self.now();
         let meta = SessionMeta {
             id: child.clone(),
             title: None,
             title_pinned: false,
-            model: kind.model.filter(is_usable).or_else(|| state.meta.model.clone()),
+            model,
             metadata: Default::default(),
             budget,
             parent: Some(Parent {
                 session: state.meta.id.clone(),
-                turn: turn.id.clone(),
-                call_id: suspension.call_id.clone(),
+                turn: delegation.turn.clone(),
+                call_id: delegation.call_id.clone(),
                 agent: agent.clone(),
                 forked: *forked,
-                task_turn: child.replacen(SessionId::PREFIX, TurnId::PREFIX, 1).into(),
+                task_turn: delegation.task.turn(),
             }),
             created_at: now,
             permissions: state.meta.permissions.clone(),
             ..SessionMeta::clone(&state.meta)
         };
-        let options =
-            TurnOptions { tools, think: turn.options.think, show_citations: false, ..TurnOptions::default() };
         Ok(Snapshot {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },
             forked_from: forked.then(|| state.meta.id.clone()),
             tenant_policy: state.guidance.tenant_policy.clone(),
             // A child that has acknowledged its task exists.
-            records: wait.notified.is_none().then(Vec::new),
+            records: delegation.notified.is_none().then(Vec::new),
             task: Some((task.clone(), options)),
         })
     }
@@ -359,12 +345,6 @@ impl SessionHost {
 pub(super) fn rules_hash(session: &Session) -> String {
     let state = session.state();
     policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.guidance.tenant_policy]))
-}
-
-/// Returns the open suspension that waits for the child in session `child`.
-fn child_of(session: &Session, child: &SessionId) -> Result<Option<Suspension>, StoreError> {
-    let is_its = |own: &Suspension| own.child().is_some_and(|wait| wait.task.session == *child);
-    Ok(session.suspensions()?.into_iter().find(is_its))
 }
 
 /// Keeps the kernel from sending tasks to children, and from continuing the turn, until it is dropped.

@@ -11,9 +11,23 @@ use super::{
     resolved::{ResolvedCalls, TurnEffect},
 };
 use crate::ports::{PeerError, within};
-use crate::session::{Session, kernel::Input};
-use crate::types::{Acknowledgement, ChildStatus, ErrorCode, Problem, SessionId, Suspension, TenantId};
+use crate::session::{
+    Session,
+    kernel::{Input, works},
+};
+use crate::types::{
+    Acknowledgement, CallId, ChildStatus, ErrorCode, Problem, Reached, SessionId, Suspension, TenantId,
+    TurnId,
+};
 use std::rc::Rc;
+
+/// Whether a child may continue.
+enum ForChild {
+    /// It may, with this slot for its parent if that held none.
+    Admitted(Option<Admittance>),
+    /// The tenant has reached this limit.
+    Refused(Reached),
+}
 
 impl SessionHost {
     /// Asks for the slot that the turn needs to continue once these calls are resolved; `None` if it needs none.
@@ -49,10 +63,9 @@ impl SessionHost {
         self.settle(session, ResolvedCalls { slot_until, ..resolved })
     }
 
-    /// Returns whether the turn waits for people without a slot, and needs one to continue.
+    /// Returns whether everything in the session waits for people without a slot, and needs one to continue.
     fn lacks_slot(&self, session: &Session) -> bool {
-        let waits = session.state().activity.turn.as_ref().is_some_and(|turn| !turn.works());
-        waits && self.limits_of(session).quota().needs_slots()
+        !works(&session.state()) && self.limits_of(session).quota().needs_slots()
     }
 
     async fn admit_waiting(self: &Rc<Self>, session: &Rc<Session>) -> Result<Admittance, Problem> {
@@ -95,27 +108,17 @@ impl SessionHost {
         session: &Rc<Session>,
         waiting: &Suspension,
     ) -> Result<Acknowledgement, Problem> {
-        self.asks.borrow_mut().insert(waiting.call_id.clone());
-        let admittance = match self.lacks_slot(session) {
-            true => match self.admit_waiting(session).await {
-                Err(Problem { reached: Some(reached), .. }) => {
-                    return Ok(Acknowledgement::Refused(*reached));
-                }
-                admitted => Some(admitted?),
-            },
-            false => None,
+        let admittance = match self.admit_for_child(session, &waiting.call_id).await? {
+            ForChild::Admitted(admittance) => admittance,
+            ForChild::Refused(reached) => return Ok(Acknowledgement::Refused(reached)),
         };
         let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
-        // During the await, the call may have been resolved, and the child may have sent a status because it waits on.
-        let is_newest = self.asks.borrow_mut().remove(&waiting.call_id);
+        // The call may have been resolved during the await.
         let stored = match waiting.child() {
             Some(child) => session.child_suspension(&waiting.call_id, &child.task.session),
             None => Ok(None),
         };
         let stored = stored.map_err(Problem::from).and_then(|found| match found {
-            Some(_) if !is_newest => {
-                Err(Problem::new(ErrorCode::Unavailable, "the subagent has sent another status; try again"))
-            }
             Some(own) => {
                 self.store_pending(session, own, Vec::new(), slot_until).map(|()| Acknowledgement::Recorded)
             }
@@ -124,6 +127,57 @@ impl SessionHost {
         let is_used = stored.as_ref().is_ok_and(|stored| *stored == Acknowledgement::Recorded);
         self.settle_admittance(session, admittance, is_used);
         stored
+    }
+
+    /// Lets the child continue that works on a background task; see [`SessionHost::let_child_continue`].
+    pub(super) async fn let_task_continue(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        id: &TurnId,
+        call: &CallId,
+    ) -> Result<Acknowledgement, Problem> {
+        let admittance = match self.admit_for_child(session, call).await? {
+            ForChild::Admitted(admittance) => admittance,
+            ForChild::Refused(reached) => return Ok(Acknowledgement::Refused(reached)),
+        };
+        let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
+        // The task may have ended during the await.
+        let task = session.state().subagents.open().find(|task| task.id == *id).cloned();
+        let stored = match task {
+            Some(task) => {
+                let running = ChildStatus::running(task.session, task.call_id);
+                let stored = self.store_task_status(session, id, running, slot_until);
+                stored.map(|()| Acknowledgement::Recorded)
+            }
+            None => Ok(Acknowledgement::NotWanted),
+        };
+        let is_used = stored.as_ref().is_ok_and(|stored| *stored == Acknowledgement::Recorded);
+        self.settle_admittance(session, admittance, is_used);
+        stored
+    }
+
+    /// Takes a slot for a child that continues, if this session holds none.
+    async fn admit_for_child(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        call: &CallId,
+    ) -> Result<ForChild, Problem> {
+        if !self.lacks_slot(session) {
+            return Ok(ForChild::Admitted(None));
+        }
+        self.asks.borrow_mut().insert(call.clone());
+        let admitted = self.admit_waiting(session).await;
+        // During the await, the child may have sent a status because it waits on.
+        let is_newest = self.asks.borrow_mut().remove(call);
+        match admitted {
+            Err(Problem { reached: Some(reached), .. }) => Ok(ForChild::Refused(*reached)),
+            Ok(admittance) if !is_newest => {
+                self.settle_admittance(session, Some(admittance), false);
+                let detail = "the subagent has sent another status; try again";
+                Err(Problem::new(ErrorCode::Unavailable, detail))
+            }
+            admitted => Ok(ForChild::Admitted(Some(admitted?))),
+        }
     }
 
     /// Gives back what was admitted for a turn of this session, unless it is used.

@@ -7,7 +7,7 @@ use crate::session::{
     OpenError, Session,
     kernel::{Child, Durable, Effect, Input, Job, LedgerDues},
 };
-use crate::types::{ChildStatus, Problem, SessionState, Timestamp};
+use crate::types::{ChildStatus, Problem, SessionState, Suspension, Timestamp};
 use futures::FutureExt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,7 +43,9 @@ impl SessionHost {
             let session = self.session.borrow().clone();
             match (effect, session) {
                 (
-                    Effect::Start(job @ (Job::RecoverTurn | Job::StartQueued | Job::ExpireCalls)),
+                    Effect::Start(
+                        job @ (Job::RecoverTurn | Job::StartQueued | Job::ExpireCalls | Job::Promote),
+                    ),
                     Some(session),
                 ) => {
                     let succeeded = self.perform_turn_job(&session, &job);
@@ -117,7 +119,9 @@ impl SessionHost {
     /// Runs a job. Returns `false` if it must be retried.
     async fn perform(self: &Rc<Self>, session: &Rc<Session>, job: &Job, cancel: &CancelToken) -> bool {
         match job {
-            Job::StartQueued | Job::RecoverTurn | Job::ExpireCalls => self.perform_turn_job(session, job),
+            Job::StartQueued | Job::RecoverTurn | Job::ExpireCalls | Job::Promote | Job::StartWoken => {
+                self.perform_turn_job(session, job)
+            }
             Job::NotifyChild(child) => self.notify_child(session, child).await.is_ok(),
             Job::CancelChild(child) => self.cancel_child(session, child).await.is_ok(),
             Job::NotifyParent => self.notify_parent(session).await.is_ok(),
@@ -147,6 +151,8 @@ impl SessionHost {
             Job::StartQueued => self.start_queued(session).is_ok(),
             Job::RecoverTurn => self.recover_turn(session).is_ok(),
             Job::ExpireCalls => self.expire(session).is_ok(),
+            Job::Promote => self.promote(session).is_ok(),
+            Job::StartWoken => self.start_woken(session).is_ok(),
             _ => false,
         }
     }
@@ -165,18 +171,25 @@ impl SessionHost {
 
     fn facts(&self, session: &Rc<Session>) -> Result<Facts, StoreError> {
         let suspensions = session.suspensions()?;
-        let has_children = suspensions.iter().any(|own| own.child().is_some());
-        let hash = if has_children { rules_hash(session) } else { String::new() };
-        let children = suspensions.iter().filter_map(|suspension| suspension.child());
-        let children = children.map(|child| Child {
-            session: child.task.session.clone(),
-            acknowledged: child.notified.as_ref() == Some(&hash),
+        let subagents = Rc::clone(&session.state().subagents);
+        let called = suspensions.iter().filter_map(|suspension| suspension.child());
+        let called = called.map(|child| (&child.task.session, &child.notified, false));
+        let tasks = subagents.open().filter(|task| task.canceled_at.is_none());
+        let tasks = tasks.map(|task| (&task.session, &task.notified, true));
+        let children: Vec<_> = called.chain(tasks).collect();
+        let hash = if children.is_empty() { String::new() } else { rules_hash(session) };
+        let children = children.into_iter().map(|(child, notified, in_background)| Child {
+            session: child.clone(),
+            acknowledged: notified.as_ref() == Some(&hash),
             rules: hash.clone(),
+            in_background,
         });
+        let expiries = suspensions.iter().map(|suspension| suspension.expires_at);
         Ok(Facts {
             follow_up_at_once: self.has_follow_up_at_once(session),
             socket_expires_at: self.ports.broadcast.as_ref().and_then(|sockets| sockets.expires_at()),
-            expires_at: suspensions.iter().map(|suspension| suspension.expires_at).min(),
+            expires_at: expiries.chain(subagents.open().map(|task| task.expires_at)).min(),
+            promote_at: suspensions.iter().filter_map(Suspension::promote_at).min(),
             children: children.collect(),
             ledger: self.ledger_dues(session),
             status: self.unacknowledged_status(session)?,
@@ -188,6 +201,7 @@ impl SessionHost {
 struct Facts {
     follow_up_at_once: bool,
     expires_at: Option<Timestamp>,
+    promote_at: Option<Timestamp>,
     socket_expires_at: Option<Timestamp>,
     children: Vec<Child>,
     ledger: LedgerDues,
@@ -196,7 +210,17 @@ struct Facts {
 
 impl Facts {
     fn durable(self, state: &SessionState) -> Durable<'_> {
-        let Self { follow_up_at_once, expires_at, socket_expires_at, children, ledger, status } = self;
-        Durable { state, expires_at, socket_expires_at, follow_up_at_once, children, ledger, status }
+        let Self { follow_up_at_once, expires_at, promote_at, socket_expires_at, children, ledger, status } =
+            self;
+        Durable {
+            state,
+            expires_at,
+            promote_at,
+            socket_expires_at,
+            follow_up_at_once,
+            children,
+            ledger,
+            status,
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::SessionHost;
 use crate::ports::StoreError;
 use crate::session::{Session, suspensions::row};
 use crate::turn::TurnMachine;
-use crate::types::{ChildStatus, EventKind, Grants, Problem, Suspension, Timestamp};
+use crate::types::{BackgroundTask, ChildStatus, EventKind, Grants, Problem, Suspension, Timestamp};
 use std::rc::Rc;
 
 /// The effect of a decision or an answer on the turn.
@@ -21,9 +21,25 @@ pub enum TurnEffect {
 /// A resolved suspension and its record.
 pub(super) struct Settled {
     pub suspension: Suspension,
-    pub record: EventKind,
+    /// Its record; `None` if that of the task that takes its place suffices.
+    pub record: Option<EventKind>,
     /// The final status of a child, whose use is deducted from the turn's budget.
     pub charge: Option<ChildStatus>,
+    /// The background task that takes the place of the call.
+    pub promotes: Option<Box<NewTask>>,
+}
+
+/// A task that takes the place of a suspended call.
+pub(super) struct NewTask {
+    pub task: BackgroundTask,
+    /// Its details, in JSON.
+    pub details: String,
+}
+
+impl Settled {
+    pub fn new(suspension: Suspension, record: EventKind) -> Self {
+        Self { suspension, record: Some(record), charge: None, promotes: None }
+    }
 }
 
 /// Calls that are resolved together, before this is stored.
@@ -65,11 +81,17 @@ impl SessionHost {
             draft.grant(&granted);
             draft.hold_slot(slot_until);
             let mut continues = false;
-            for Settled { suspension, record, charge } in settled {
-                draft.record(Some(&suspension.turn), record);
+            for Settled { suspension, record, charge, promotes } in settled {
+                record.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));
+                let share = promotes.map(|new| {
+                    let budget = new.task.budget;
+                    draft.start_task(new.task, new.details);
+                    budget
+                });
                 let turn = draft.turn_mut().filter(|turn| turn.id == suspension.turn);
                 let Some(turn) = turn else { continue };
                 turn.set_waits(&left);
+                share.iter().for_each(|share| TurnMachine(turn).set_aside(share));
                 let charged = charge.map(|ended| TurnMachine(turn).charge_subagent(&ended));
                 continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);
                 charged.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));

@@ -10,6 +10,7 @@ use crate::agent::{
 };
 use crate::session::{
     Session,
+    kernel::Input,
     suspensions::{Row, child_completed, row},
 };
 use crate::turn::policy::{self, Verdict};
@@ -132,7 +133,7 @@ impl SessionHost {
             address: resolved_by.address,
             ..suspension.clone().resolved(resolution)
         };
-        let mut settled = vec![Settled { suspension: resolved, record, charge: None }];
+        let mut settled = vec![Settled::new(resolved, record)];
         if matches!(approval.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
             settled.extend(self.approvals_covered_by(
                 session,
@@ -260,12 +261,16 @@ impl SessionHost {
         let ResolvedBy { approver, address, request_id } = resolved_by;
         let record = EventKind::AnswerGiven { call_id, name, answer, by: Some(approver), request_id };
         let suspension = Suspension { address, ..suspension.resolved(resolution) };
-        let settled = Settled { suspension, record, charge: None };
+        let settled = Settled::new(suspension, record);
         Ok(Some(ResolvedCalls::new(vec![settled], "answered")))
     }
 
-    /// Declines expired calls.
+    /// Declines expired calls, and gives up expired background tasks.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+        let children = self.expire_tasks(session)?;
+        if !children.is_empty() {
+            self.handle(Input::Cancel(children));
+        }
         let now = self.now();
         let is_late = |own: &Suspension| own.expires_at <= now;
         let late: Vec<_> = session.suspensions()?.into_iter().filter(is_late).collect();
@@ -351,8 +356,8 @@ impl SessionHost {
             let is_other = own.wait == Wait::Approval && own.call_id != decided.call_id;
             is_other && own.by <= as_decider && allowed(own)
         });
-        let release = |own: Suspension| Settled {
-            record: EventKind::ApprovalDecided {
+        let release = |own: Suspension| {
+            let record = EventKind::ApprovalDecided {
                 call_id: own.call_id.clone(),
                 name: own.name.clone(),
                 decision: Decision::Approve,
@@ -361,13 +366,10 @@ impl SessionHost {
                 args: None,
                 by: Some(resolved_by.approver.clone()),
                 request_id: resolved_by.request_id.clone(),
-            },
-            suspension: Suspension {
-                by: as_decider,
-                address: resolved_by.address,
-                ..own.resolved(Resolution::Approved { decision: Decision::Approve, args: None })
-            },
-            charge: None,
+            };
+            let resolution = Resolution::Approved { decision: Decision::Approve, args: None };
+            let (by, address) = (as_decider, resolved_by.address);
+            Settled::new(Suspension { by, address, ..own.resolved(resolution) }, record)
         };
         Ok(others.map(release).collect())
     }
@@ -408,7 +410,7 @@ fn expired(suspension: Suspension) -> Settled {
         Wait::Child(child) => child_completed(&suspension.call_id, child, TurnStatus::Canceled, None),
     };
     let resolution = Resolution::Declined { reason: EXPIRED.to_owned(), expired: true };
-    Settled { suspension: suspension.resolved(resolution), record, charge: None }
+    Settled::new(suspension.resolved(resolution), record)
 }
 
 fn stale(suspension: &Suspension) -> Problem {

@@ -17,7 +17,7 @@ use crate::types::ErrorCode::{
     AlreadyDecided, AlreadyExists, Gone, InvalidRequest, NotConfigured, NotWaiting, QueueFull, QuotaExceeded,
     RangeNotSatisfiable, SessionBusy, StaleArgsHash, StalePlan, SubagentSession, TransitionNotAllowed,
 };
-use crate::types::{FileRef, Message};
+use crate::types::{FileRef, Message, TaskView};
 use http::Method;
 use serde_json::json;
 
@@ -116,6 +116,13 @@ fn turns() -> Vec<Operation> {
             .returns_nothing(204, "The message is removed."),
         Operation::get("/v1/sessions/{id}/turns/{turn}", "getTurn", "Returns a turn.")
             .returns::<TurnView>(200, "The turn."),
+        Operation::get("/v1/sessions/{id}/tasks", "listTasks", "Lists the background tasks, oldest first.")
+            .returns::<Page<TaskView>>(200, "The tasks."),
+        Operation::get("/v1/sessions/{id}/tasks/{task}", "getTask", "Returns a background task.")
+            .returns::<TaskView>(200, "The task."),
+        Operation::post("/v1/sessions/{id}/tasks/{task}/cancel", "cancelTask", "Cancels a background task.")
+            .text("The task ends when its subagent has confirmed this. One that has ended stays as it is.")
+            .returns::<TaskView>(200, "The task."),
         post(
             Operation::post(
                 "/v1/sessions/{id}/approvals/{call_id}",

@@ -252,7 +252,7 @@ struct Replaced {
 /// An aborted turn.
 #[derive(JsonSchema)]
 pub(super) struct Aborted {
-    /// Whether there was a turn.
+    /// Whether there was a turn or a background task.
     aborted: bool,
     turn_id: Option<TurnId>,
     /// The status of the session.

@@ -16,6 +16,9 @@ impl Draft {
             self.meta().title = Some(title_from(&message.text()));
             self.relist();
         }
+        if self.state.subagents.wakes > 0 {
+            self.subagents().wakes = 0;
+        }
         self.record(Some(&turn.id), EventKind::TurnStarted { message });
         self.activity().turn = Some(turn);
     }

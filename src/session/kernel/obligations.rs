@@ -1,11 +1,11 @@
 //! Computes the jobs that follow from a session's state, and when each is due.
 
 use super::{
-    AFTER_REPLY, DISCARD_AFTER, Durable, Job, LISTING, LONG_TURN, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET,
-    RENEW_BEFORE, SessionKernel, WATCHDOG,
+    AFTER_REPLY, CHECK_CHILD, DISCARD_AFTER, Durable, Job, LISTING, LONG_TURN, LedgerDues, MAX_QUIET,
+    MAX_RETRY, QUIET, RENEW_BEFORE, SessionKernel, WATCHDOG,
 };
 use crate::types::{
-    ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnState, TurnStatus,
+    BackgroundTask, ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnState, TurnStatus,
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -61,7 +61,18 @@ impl SessionKernel {
             obligations.push(Obligation::now(Job::RecoverTurn, u64::from(orphan.epoch)));
         }
         obligations.extend(durable.expires_at.map(|at| Obligation::at(at, Job::ExpireCalls)));
-        let to_cancel = self.to_cancel.iter().cloned();
+        let promote_at = durable.promote_at.filter(|_| !self.canceling);
+        obligations.extend(promote_at.map(|at| Obligation::at(at, Job::Promote)));
+        if wakes(state) {
+            obligations.push(Obligation::now(Job::StartWoken, u64::from(state.subagents.wakes)));
+        }
+        for task in state.subagents.open() {
+            let canceled = task.canceled_at.map(|at| (at, Job::CancelChild(task.session.clone())));
+            obligations.extend(canceled.map(|(at, job)| Obligation { job, due: NOW, version: at.0 }));
+        }
+        // A canceled background task is an obligation of its own.
+        let to_cancel =
+            self.to_cancel.iter().filter(|child| state.subagents.open_of(child).is_none()).cloned();
         obligations.extend(to_cancel.map(|child| Obligation::now(Job::CancelChild(child), 0)));
         obligations.extend(durable.status.as_ref().map(|status| {
             let version = hash(&(format!("{:?}", status.status), status.pending.len()));
@@ -93,10 +104,13 @@ impl SessionKernel {
             // Each process notifies each child at least once, because a child that acknowledged may have lost
             // its session.
             let version = hash(&child.rules);
-            let notified = self.notified.get(&child.session) == Some(&version);
-            if !child.acknowledged || !notified {
-                obligations.push(Obligation::now(Job::NotifyChild(child.session.clone()), version));
-            }
+            let notified = self.notified.get(&child.session).filter(|(own, _)| *own == version);
+            let due = match notified {
+                Some((_, at)) if child.acknowledged => child.in_background.then(|| *at + CHECK_CHILD),
+                _ => Some(NOW),
+            };
+            let job = Job::NotifyChild(child.session.clone());
+            obligations.extend(due.map(|due| Obligation { job, due, version }));
         }
         obligations
     }
@@ -166,8 +180,19 @@ fn report_due(state: &SessionState, dues: LedgerDues) -> Option<Obligation> {
 /// Returns whether the session must hold a slot: while it runs, and while a subagent of it does. A child runs in the slot
 /// of its parent, which therefore keeps it even if it also waits for a person.
 pub fn holds_slot(state: &SessionState, needs_slots: bool) -> bool {
-    let works = state.activity.turn.as_ref().map_or(!state.activity.queue.is_empty(), TurnState::works);
-    needs_slots && state.child.is_none() && works
+    needs_slots && state.child.is_none() && works(state)
+}
+
+/// Returns whether a turn of the session, or a subagent of it, works or is about to.
+pub fn works(state: &SessionState) -> bool {
+    let in_turn = state.activity.turn.as_ref().map_or(!state.activity.queue.is_empty(), TurnState::works);
+    in_turn || wakes(state) || state.subagents.open().any(BackgroundTask::works)
+}
+
+/// Returns whether finished background tasks start a turn now.
+pub fn wakes(state: &SessionState) -> bool {
+    let is_idle = state.activity.turn.is_none() && state.activity.queue.is_empty();
+    is_idle && !state.meta.ephemeral && state.subagents.wants_turn()
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

@@ -131,6 +131,7 @@ impl World {
         let durable = Durable {
             state: &self.state,
             expires_at: self.expires_at,
+            promote_at: None,
             socket_expires_at: self.socket_expires_at,
             follow_up_at_once: self.at_once,
             children: self.children.clone(),
@@ -307,7 +308,12 @@ impl World {
                 self.expires_at = Some(now + Duration::from_mins(10));
                 if for_child {
                     let session = format!("child of {}", turn.id).into();
-                    self.children = vec![Child { session, rules: "r0".into(), acknowledged: false }];
+                    self.children = vec![Child {
+                        session,
+                        rules: "r0".into(),
+                        acknowledged: false,
+                        in_background: false,
+                    }];
                 }
                 self.handle(Input::Changed);
             }
@@ -484,8 +490,8 @@ impl World {
             Job::Purge => {
                 self.background().purge_at = self.state.background.purge_at.filter(|at| *at > self.now)
             }
-            // The model has no ephemeral sessions.
-            Job::Discard => panic!("a session is erased that is to be kept"),
+            // The model has no ephemeral sessions, and no background tasks.
+            Job::Discard | Job::Promote | Job::StartWoken => panic!("nothing requires {job:?}"),
             Job::CloseSockets => {
                 self.socket_expires_at = self.socket_expires_at.filter(|at| *at > self.now);
             }
@@ -582,7 +588,8 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
         let mut world = World::new();
         world.job_ends(Job::List, true);
         world.job_ends(Job::Tick("pulse"), true);
-        let child = Child { session: "c".into(), rules: "r".into(), acknowledged: false };
+        let child =
+            Child { session: "c".into(), rules: "r".into(), acknowledged: false, in_background: false };
         world.act(Act::Post);
         world.act(Act::Wait(false));
         world.children = vec![child];
@@ -592,6 +599,7 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
         let durable = Durable {
             state: &world.state,
             expires_at: None,
+            promote_at: None,
             socket_expires_at: None,
             follow_up_at_once: false,
             children: world.children.clone(),

@@ -72,6 +72,7 @@ impl AgentConfig {
             settings.subagents = Some(kinds);
         }
         settings.own_modes = definition.modes.as_ref().is_some_and(|modes| *modes != settings.modes);
+        set(&mut settings.background, definition.background_tasks);
         set(&mut settings.modes, definition.modes);
         if let Some(skills) = definition.skills {
             // The operator may have turned skills off.
@@ -169,6 +170,7 @@ impl Definition {
             thinking: Some(settings.think),
             external_tools: some(&external),
             subagents: settings.subagents.clone(),
+            background_tasks: settings.subagents.as_ref().map(|_| settings.background),
             modes: Some(settings.modes.clone()),
             skills: Some(SkillsDefinition {
                 enable: Some(settings.skills.enabled),

@@ -192,6 +192,20 @@ pub const TOPIC: Topic = Topic {
   "model": "openai/gpt-5-mini", "tools": ["read_file", "grep_files"], "max_steps": 20}]"#,
         },
         Setting {
+            name: "BACKGROUND_TASKS",
+            kind: Kind::Variable(|config, text| {
+                let value = Value::String(text.to_owned());
+                config.agent.background =
+                    serde_json::from_value(value).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
+                Ok(())
+            }),
+            default: "off",
+            expects: "off, on or wake",
+            doc: "Whether subagents may work in the background, see [extending.md](extending.md#background-tasks). With \
+                  `wake`, a task that ends while the session is idle starts a turn. Needs [SUBAGENTS](#subagents).",
+            example: "",
+        },
+        Setting {
             name: "EXTERNAL_TOOLS",
             kind: Kind::Variable(|config, text| {
                 let declared: Vec<Declared> = value::list(text, faults::MAX_EXTERNAL)?;

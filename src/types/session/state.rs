@@ -3,6 +3,7 @@
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus, Webhook};
 use crate::types::{
     EventKind, Gauge, Grants, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
+    background::Subagents,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, rc::Rc};
@@ -20,6 +21,8 @@ pub struct SessionState {
     pub background: Rc<Background>,
     /// The state of a child, if the session is one.
     pub child: Option<Rc<ChildState>>,
+    /// The background tasks.
+    pub subagents: Rc<Subagents>,
     /// What the tenant's ledger has confirmed.
     pub account: Rc<Account>,
     /// The webhooks of turns that have not ended, or whose end is not acknowledged.
@@ -151,6 +154,7 @@ impl SessionState {
             guidance: Rc::default(),
             activity: Rc::new(Activity { totals, ..Activity::default() }),
             background: Rc::default(),
+            subagents: Rc::default(),
             account: Rc::default(),
             webhooks: Rc::default(),
         }

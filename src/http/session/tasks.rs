@@ -1,0 +1,29 @@
+//! The background tasks of a session.
+
+use super::call::Call;
+use crate::http::response::{self, Response};
+use crate::types::{Problem, TurnId};
+use http::StatusCode;
+use serde_json::json;
+
+/// `GET /v1/sessions/{id}/tasks`.
+pub async fn list(call: &Call<'_>) -> Result<Response, Problem> {
+    let tasks = call.session()?.background_tasks()?;
+    response::json(StatusCode::OK, &json!({ "object": "list", "data": tasks, "next_cursor": null }))
+}
+
+/// `GET /v1/sessions/{id}/tasks/{task}`.
+pub async fn show(call: &Call<'_>) -> Result<Response, Problem> {
+    let task = call.session()?.background_task(&task_id(call))?;
+    response::json(StatusCode::OK, &task.ok_or_else(|| Problem::not_found("background task"))?)
+}
+
+/// `POST /v1/sessions/{id}/tasks/{task}/cancel`. A task that has ended stays as it is.
+pub async fn cancel(call: &Call<'_>) -> Result<Response, Problem> {
+    call.host.cancel_background_task(call.session()?, &task_id(call))?;
+    show(call).await
+}
+
+fn task_id(call: &Call<'_>) -> TurnId {
+    call.params.id("task")
+}

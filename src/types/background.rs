@@ -1,0 +1,146 @@
+//! Background tasks: the tasks of subagents for which no call of the parent waits.
+
+use super::{Budget, CallId, SessionId, Timestamp, TurnId, TurnStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Maximum number of background tasks of which a session keeps a record.
+pub const MAX_TASKS: usize = 64;
+
+/// Maximum number of turns in a row that finished tasks start without a message of the user.
+pub const MAX_WAKES: u32 = 10;
+
+/// Whether subagents may work in the background.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BackgroundTasks {
+    /// They may not: a call waits for each of them.
+    #[default]
+    Off,
+    /// They may. The agent reads the results in the next turn.
+    On,
+    /// They may, and a task that ends while the session is idle starts a turn.
+    Wake,
+}
+
+/// A background task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackgroundTask {
+    /// The task's id: the turn of the child's session that works on it.
+    pub id: TurnId,
+    /// The child's session.
+    pub session: SessionId,
+    /// The kind of subagent.
+    pub agent: String,
+    /// The name that the model has given to the subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The turn that started it.
+    pub turn: TurnId,
+    /// The call that started it.
+    pub call_id: CallId,
+    /// Its share of the budget of that turn.
+    pub budget: Budget,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// When it is given up.
+    pub expires_at: Timestamp,
+    /// Its status, as the child has reported it.
+    pub status: TurnStatus,
+    /// The hash of the rules that the child has acknowledged; `None` until it has the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notified: Option<String>,
+    /// When it was canceled. The child may not have confirmed it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canceled_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// The turn in which the model was shown the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_in: Option<TurnId>,
+    /// Whether its end starts a turn if the session is idle. It does so at most once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wakes: bool,
+}
+
+impl BackgroundTask {
+    /// Returns whether the task has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended_at.is_some()
+    }
+
+    /// Returns whether the model must still be shown the result.
+    pub fn is_unshown(&self) -> bool {
+        self.has_ended() && self.shown_in.is_none()
+    }
+
+    /// Returns whether the child works on it, and does not wait for a person.
+    pub fn works(&self) -> bool {
+        !self.has_ended() && self.status == TurnStatus::Running
+    }
+
+    /// Returns whether the session must start a turn for the result.
+    pub fn wants_turn(&self) -> bool {
+        self.wakes && self.is_unshown()
+    }
+}
+
+/// The background tasks of a session, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Subagents {
+    /// The tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<BackgroundTask>,
+    /// Number of turns in a row that were started by finished tasks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wakes: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Subagents {
+    /// Returns the tasks that have not ended.
+    pub fn open(&self) -> impl Iterator<Item = &BackgroundTask> {
+        self.tasks.iter().filter(|task| !task.has_ended())
+    }
+
+    /// Returns the task with this id.
+    pub fn get(&self, id: &TurnId) -> Option<&BackgroundTask> {
+        self.tasks.iter().find(|task| task.id == *id)
+    }
+
+    /// Returns the task that the child in `session` works on.
+    pub fn open_of(&self, session: &SessionId) -> Option<&BackgroundTask> {
+        self.open().find(|task| task.session == *session)
+    }
+
+    /// Returns how many more tasks may start while at most `at_once` work.
+    pub fn room(&self, at_once: usize) -> usize {
+        let open = self.open().count();
+        let kept = self.tasks.iter().filter(|task| task.shown_in.is_none()).count();
+        at_once.saturating_sub(open).min(MAX_TASKS.saturating_sub(kept))
+    }
+
+    /// Returns whether a finished task starts a turn as soon as the session is idle.
+    pub fn wants_turn(&self) -> bool {
+        self.wakes < MAX_WAKES && self.tasks.iter().any(BackgroundTask::wants_turn)
+    }
+}
+
+/// The answer of a call whose subagent goes on in the background.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promoted {
+    /// The task.
+    pub promoted: TurnId,
+}
+
+impl Promoted {
+    /// Returns the answer as JSON.
+    pub fn answer(task: TurnId) -> Value {
+        serde_json::json!(Self { promoted: task })
+    }
+}
