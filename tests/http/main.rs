@@ -11,6 +11,7 @@ mod answers;
 mod approvals;
 mod artifacts;
 mod audit;
+mod background;
 mod bodies;
 mod clients;
 mod compaction;

@@ -1,0 +1,123 @@
+//! Background tasks over HTTP, and across `kill -9`.
+
+use crate::support::{
+    Chat, Client, Counting, Script, Server, World,
+    log::{self, of_type, wait_idle},
+    tail_text,
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
+
+fn settings(background: &str) -> Value {
+    json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]", "BACKGROUND_TASKS": background})
+}
+
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| World::with(settings("on")))
+}
+
+#[track_caller]
+fn demo(client: &Client, id: &str) -> Chat {
+    client.post("/v1/sessions", json!({"id": id, "model": "demo/echo"})).expect(201);
+    Chat::new(client.clone(), id)
+}
+
+/// Returns a message that makes the demo model spawn a subagent in the background.
+fn spawn(task: &str) -> String {
+    format!(
+        "/tool agent_spawn {}",
+        json!({"agent_id": "general-purpose", "task": task, "timeout_seconds": 0})
+    )
+}
+
+fn tasks(chat: &Chat) -> Vec<Value> {
+    chat.get("/tasks")["data"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_task_ends_after_its_turn_and_is_listed() {
+    let chat = demo(&world().server.client(), "background");
+    let done = chat.say(&spawn("/tool sleep {\"ms\": 300}"));
+    assert_eq!(done["status"], "completed");
+    let ended = chat.until_logged("task.completed");
+    let task = chat.get(&format!("/tasks/{}", ended["task"].as_str().unwrap()));
+    assert_eq!((&task["status"], &task["shown"]), (&json!("completed"), &json!(false)));
+    assert!(task["reply"].as_str().unwrap().starts_with("sleep"), "{task}");
+    let child = Chat::new(chat.client.clone(), task["session"].as_str().unwrap());
+    assert_eq!(child.get(&format!("/turns/{}", task["id"].as_str().unwrap()))["status"], "completed");
+    log::check(&chat.log());
+    chat.client.get(&chat.path("/tasks/trn_unknown")).expect(404);
+}
+
+#[test]
+fn the_next_turn_is_shown_the_result_once() {
+    let chat = demo(&world().server.client(), "shown");
+    chat.say(&spawn("/say the answer is 42"));
+    chat.until_logged("task.completed");
+    chat.client.patch(&chat.path(""), json!({"model": "openai/sees"})).expect(200);
+    for question in ["and?", "again?"] {
+        world().model.script("sees", Script::text(["I see."]));
+        assert_eq!(chat.say(question)["status"], "completed");
+    }
+    let received = world().received("sees");
+    let shows: Vec<bool> =
+        received.iter().map(|asked| tail_text(asked).contains("the answer is 42")).collect();
+    assert_eq!(shows, [true, false]);
+    assert_eq!(tasks(&chat)[0]["shown"], true);
+}
+
+#[test]
+fn tasks_are_canceled_one_by_one_and_by_an_abort() {
+    let chat = demo(&world().server.client(), "canceled");
+    let long = spawn("/tool sleep {\"ms\": 30000}");
+    chat.say(&format!("{long}\n{long}"));
+    let id = tasks(&chat)[0]["id"].as_str().unwrap().to_owned();
+    let canceled = chat.post(&format!("/tasks/{id}/cancel"), json!({})).expect(200);
+    assert_eq!(canceled["canceled"], true);
+    chat.until_logged("task.canceled");
+    assert_eq!(chat.post("/abort", json!({})).expect(200)["aborted"], true);
+    chat.client
+        .stream(&chat.path("/events"))
+        .find(|event| event.event == "task.canceled" && !event.data.contains(&id));
+    assert!(tasks(&chat).iter().all(|task| task["status"] == "canceled"));
+    let children: Vec<Value> = tasks(&chat).iter().map(|task| task["session"].clone()).collect();
+    assert_eq!(chat.client.delete(&chat.path("")).status, 204);
+    for child in children {
+        chat.client.get(&format!("/v1/sessions/{}", child.as_str().unwrap())).expect(404);
+    }
+}
+
+#[test]
+fn denials_apply_to_a_task_and_it_has_no_subagents() {
+    let chat = demo(&world().server.client(), "denied");
+    chat.client.patch(&chat.path(""), json!({"permissions": {"tools": {"echo": "deny"}}})).expect(200);
+    chat.say(&spawn(&format!("/tool echo {{\"text\": \"x\"}}\n{}", spawn("/say never"))));
+    chat.until_logged("task.completed");
+    let child = Chat::new(chat.client.clone(), tasks(&chat)[0]["session"].as_str().unwrap());
+    let log = child.log();
+    let denied: Vec<&Value> =
+        of_type(&log, "tool.completed").iter().map(|record| &record["denied"]).collect();
+    assert_eq!(denied, ["permission", "permission"]);
+}
+
+#[test]
+fn a_task_survives_a_kill_and_wakes_its_session() {
+    let counting = Counting::start();
+    let mut server = Server::start(settings("wake"));
+    let chat = demo(&server.client(), "killed");
+    let counts = format!("/tool counter {}", json!({"url": counting.url("/task")}));
+    chat.say(&spawn(&format!("/tool sleep {{\"ms\": 300}}\n{counts}")));
+    server.restart();
+    let chat = Chat::new(server.client(), "killed");
+    chat.get("");
+    chat.until_logged("task.completed");
+    wait_idle(&server.client(), "killed");
+    let log = chat.log();
+    log::check(&log);
+    assert_eq!(of_type(&log, "task.completed").len(), 1);
+    assert_eq!(of_type(&log, "turn.started").len(), 2, "the task has started a turn");
+    assert_eq!(tasks(&chat)[0]["shown"], true);
+    assert!(counting.count("/task") <= 1, "the tool is not idempotent");
+}
