@@ -225,6 +225,7 @@ impl Client {
             Act::Fork => drop(self.json("POST /fork", &json!({})).await),
             Act::Decide => self.decide(&mut dice).await,
             Act::Permit(patch) => self.permit(patch, &mut dice).await,
+            Act::CancelTask => self.cancel_task(&mut dice).await,
         }
     }
 

@@ -5,6 +5,7 @@ use edge_harness::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Page, Select, StoredRecord},
 };
+use edge_harness::types::background::Subagents;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -26,6 +27,8 @@ pub struct Disk {
     pub documents: RefCell<BTreeMap<String, String>>,
     /// Whether a turn is running or waiting, according to the state document.
     pub busy: Cell<bool>,
+    /// Whether background tasks have not ended, or will start a turn.
+    pub has_tasks: Cell<bool>,
     /// Whether a turn waits for a person, according to the state document.
     pub waits: Cell<bool>,
     /// Time of the last refused write.
@@ -42,6 +45,7 @@ impl Disk {
             log: RefCell::default(),
             documents: RefCell::default(),
             busy: Cell::new(false),
+            has_tasks: Cell::new(false),
             waits: Cell::new(false),
             refused_at: Cell::new(0),
             commits: Cell::new(0),
@@ -97,6 +101,8 @@ impl Disk {
             self.ledger.waits.set(self.ledger.waits.get() + waits);
             let spawned = u64::from(record.kind == "subagent.started");
             self.ledger.spawned.set(self.ledger.spawned.get() + spawned);
+            let started = u64::from(record.kind == "task.started");
+            self.ledger.tasks.set(self.ledger.tasks.get() + started);
             log.push(Written { record, moment, at });
         }
         let mut documents = self.documents.borrow_mut();
@@ -104,6 +110,10 @@ impl Disk {
             if key == "state/activity" {
                 self.busy.set(json.contains("\"turn\":{") || json.contains("\"queue\":["));
                 self.waits.set(json.contains("\"waiting_since\":"));
+            }
+            if key == "state/subagents" {
+                let tasks: Subagents = serde_json::from_str(&json).expect("tasks");
+                self.has_tasks.set(tasks.wants_turn() || tasks.open().next().is_some());
             }
             if let Some(old) = documents.get(&key).filter(|_| key == "state/guidance") {
                 self.check_versions(old, &json);
@@ -164,6 +174,7 @@ impl SessionStore for DiskHandle {
         self.disk.log.borrow_mut().clear();
         self.disk.documents.borrow_mut().clear();
         self.disk.busy.set(false);
+        self.disk.has_tasks.set(false);
         self.disk.waits.set(false);
         self.disk.ledger.say(&self.disk.name, || "erased".into());
         Ok(())

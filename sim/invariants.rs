@@ -11,6 +11,7 @@
 //! | `people` | 11 a call that needs a decision runs as decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing except unknown outcomes |
 //! | `subagents` | 12 a task is done once, and its result is the call's |
+//! | `background` | 20 each background task ends once, and its result is shown |
 //! | `accounts` | 13 usage and slots of tenants do not drift, and slots are within the limit · 18 the audit trail has each decision once |
 //! | `permits`, `rules` | 14 no denied call starts · 15 no unapproved call starts · 16 `by` is who decided · 17 newer rules stay |
 //!
@@ -18,6 +19,7 @@
 //! text of other sessions in `client`.
 
 mod accounts;
+mod background;
 mod calls;
 mod context;
 mod ends;
@@ -47,6 +49,7 @@ pub fn check(world: &World) {
     let views: Vec<(Rc<Node>, View)> =
         world.nodes().into_iter().map(|node| (Rc::clone(&node), View::of(&node))).collect();
     subagents::check(world, &views);
+    background::check(world, &views);
     accounts::check(world, &views);
     for (node, view) in &views {
         let scenario = ledger.scenario.sessions.get(node.place);

@@ -7,7 +7,7 @@ use edge_harness::types::ToolSpec;
 use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
@@ -87,6 +87,10 @@ pub struct Ledger {
     pub spawned: Cell<u64>,
     /// The subagents whose task was canceled, as `tenant/session`, with the moment.
     pub canceled: RefCell<Vec<(String, u64)>>,
+    /// The background tasks whose results a request has shown.
+    pub shown: RefCell<BTreeSet<String>>,
+    /// Number of background tasks.
+    pub tasks: Cell<u64>,
     /// Number of messages between sessions so far.
     pub messages: Cell<usize>,
     /// Time of the last write that any disk refused.
@@ -112,6 +116,8 @@ impl Ledger {
             restarts: Cell::new(0),
             spawned: Cell::new(0),
             canceled: RefCell::default(),
+            shown: RefCell::default(),
+            tasks: Cell::new(0),
             messages: Cell::new(0),
             refused_at: Cell::new(0),
             findings: RefCell::default(),

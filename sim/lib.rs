@@ -57,6 +57,8 @@ pub struct Report {
     pub restarts: u64,
     /// Number of spawned subagents.
     pub spawned: u64,
+    /// Number of background tasks.
+    pub tasks: u64,
     /// The trace, if it was requested.
     pub trace: Vec<String>,
 }
@@ -74,7 +76,8 @@ pub fn play(seed: u64, traced: bool) -> Report {
     world.dismantle();
     let ledger = &world.ledger;
     let (waits, restarts, spawned) = (ledger.waits.get(), ledger.restarts.get(), ledger.spawned.get());
-    Report { seed, findings: ledger.findings.take(), waits, restarts, spawned, trace: ledger.trace() }
+    let (tasks, findings) = (ledger.tasks.get(), ledger.findings.take());
+    Report { seed, findings, waits, restarts, spawned, tasks, trace: ledger.trace() }
 }
 
 impl Report {

@@ -10,8 +10,8 @@ use super::{
 use edge_harness::ports::{Model, Models};
 use edge_harness::session::{tokens, window::SUMMARY_ID};
 use edge_harness::types::{
-    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse,
-    Part, Role, ToolCall, Usage, message::text_of,
+    BackgroundTasks, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelLimits,
+    ModelRequest, ModelResponse, Part, Role, ToolCall, Usage, message::text_of,
 };
 use futures::{
     StreamExt,
@@ -25,6 +25,9 @@ pub const TOKENS: u64 = 10;
 /// Size of the instructions and tools of a simulated world, in tokens. In worlds without subagents, up to 250 more than
 /// theirs.
 pub const FIXED: u64 = 4_600;
+
+/// Size of the tools for background tasks, in tokens.
+const BACKGROUND: u64 = 1_300;
 
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 
@@ -43,7 +46,7 @@ impl Models for SimModels {
     }
 
     fn limits(&self, _id: &str) -> ModelLimits {
-        ModelLimits { window: FIXED + self.0.scenario.context.claimed_room, percent: 100 }
+        ModelLimits { window: fixed(&self.0) + self.0.scenario.context.claimed_room, percent: 100 }
     }
 
     fn default_model(&self) -> String {
@@ -60,9 +63,16 @@ impl Model for SimModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
         let (ledger, is_fallback) = (Rc::clone(&self.ledger), self.is_fallback);
         if let Some(pieces) = one_shot::answer(&ledger, &request) {
-            return play(ledger, None, pieces);
+            return play(ledger, None, pieces, Vec::new());
         }
         check_request(&ledger, &request);
+        let shown =
+            request.tail.match_indices("Task trn_").filter_map(|(at, _)| request.tail.get(at + 5..at + 41));
+        let shown: Vec<String> = shown.map(str::to_owned).collect();
+        if is_woken(&request) {
+            let text = vec![Part::Text { text: "goes on".into() }];
+            return play(ledger, None, pieces(text, 5, FinishReason::Stop), shown);
+        }
         let said = users(&request.messages).last().map(Message::text).unwrap_or_default();
         let step = step_of(&request);
         let reflects = request.tail.contains("Look back at the last step");
@@ -106,26 +116,31 @@ impl Model for SimModel {
             }
         };
         let pieces = overflow(&ledger, &request).unwrap_or(pieces);
-        play(ledger, Some(place), pieces)
+        play(ledger, Some(place), pieces, shown)
     }
 }
 
-/// Streams a response. `place` is the index of its [`Ask`], unless it is a one-shot call.
+/// Streams a response. `place` is the index of its [`Ask`], unless it is a one-shot call or of a turn that finished tasks
+/// have started. `shown` are the background tasks that the request has shown.
 fn play(
     ledger: Rc<Ledger>,
     place: Option<usize>,
     pieces: Vec<Piece>,
+    shown: Vec<String>,
 ) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
     let asked = AskGuard { ledger, place };
-    unfold((VecDeque::from(pieces), asked), |(mut pieces, asked)| async move {
+    unfold((VecDeque::from(pieces), asked, shown), |(mut pieces, asked, shown)| async move {
         let (pause, piece) = pieces.pop_front()?;
         if pause > 0 {
             asked.ledger.sched.sleep(pause).await;
         }
-        if let (Ok(ModelEvent::Done(_)), Some(place)) = (&piece, asked.place) {
-            asked.ledger.asks.borrow_mut()[place].answered = true;
+        if let Ok(ModelEvent::Done(_)) = &piece {
+            asked.ledger.shown.borrow_mut().extend(shown.iter().cloned());
+            if let Some(place) = asked.place {
+                asked.ledger.asks.borrow_mut()[place].answered = true;
+            }
         }
-        Some((piece, (pieces, asked)))
+        Some((piece, (pieces, asked, shown)))
     })
     .boxed_local()
 }
@@ -143,19 +158,25 @@ fn tokens_of(ledger: &Ledger, request: &ModelRequest) -> u64 {
         + request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>()
 }
 
+/// Returns the size of the instructions and tools, in tokens.
+fn fixed(ledger: &Ledger) -> u64 {
+    let in_background = ledger.scenario.subagents.background != BackgroundTasks::Off;
+    FIXED + if in_background { BACKGROUND } else { 0 }
+}
+
 /// Returns the model's error for a request that is too long.
 fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let scenario = &ledger.scenario.context;
     let tokens = tokens_of(ledger, request);
     // If the disk refuses the write, the window cannot be shrunk.
     let refused = ledger.refused_at.get() == ledger.sched.now();
-    if tokens > FIXED + scenario.claimed_room && !refused {
+    if tokens > fixed(ledger) + scenario.claimed_room && !refused {
         ledger.find(
             4,
-            format!("a request of {tokens} tokens for a window of {}", FIXED + scenario.claimed_room),
+            format!("a request of {tokens} tokens for a window of {}", fixed(ledger) + scenario.claimed_room),
         );
     }
-    (tokens * scenario.percent / 100 > FIXED + scenario.room).then(|| {
+    (tokens * scenario.percent / 100 > fixed(ledger) + scenario.room).then(|| {
         ledger.say("model", || format!("too long: {tokens} tokens"));
         vec![(1, Err(ModelError::new(ModelErrorKind::Overflow, "too long")))]
     })
@@ -224,9 +245,22 @@ fn check_request(ledger: &Ledger, request: &ModelRequest) {
     }
 }
 
+/// The start of the message of a turn that finished tasks start.
+pub const WOKEN: &str = "<system-reminder>";
+
+/// Returns whether finished tasks have started the turn.
+fn is_woken(request: &ModelRequest) -> bool {
+    let last = request.messages.iter().rfind(|message| message.role == Role::User);
+    last.is_some_and(|message| message.text().starts_with(WOKEN))
+}
+
 /// Returns the users' messages, without summaries.
 fn users(messages: &[Rc<Message>]) -> impl Iterator<Item = &Message> {
-    let said = |message: &&Message| message.role == Role::User && !message.id.starts_with(SUMMARY_ID);
+    let said = |message: &&Message| {
+        message.role == Role::User
+            && !message.id.starts_with(SUMMARY_ID)
+            && !message.text().starts_with(WOKEN)
+    };
     messages.iter().map(Rc::as_ref).filter(said)
 }
 

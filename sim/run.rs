@@ -27,6 +27,11 @@ fn end(world: &Rc<World>) {
     if !world.run(SETTLE_MS, |world| world.all_nodes(|node| !node.disk.busy.get())) {
         world.ledger.find(4, "a turn never ends");
     }
+    if !world
+        .run(SETTLE_MS, |world| world.all_nodes(|node| !node.disk.busy.get() && !node.disk.has_tasks.get()))
+    {
+        world.ledger.find(20, "a background task never ends");
+    }
     // Late tools may still try to write; followers disconnect.
     world.closing.set(true);
     world.run(LATE_MS, |_| false);

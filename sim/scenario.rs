@@ -19,6 +19,10 @@ pub use subagents::SubagentsScenario;
 
 /// The name of the tool that spawns subagents.
 pub const SUBAGENT: &str = "subagent";
+/// The name of the tool whose subagents go on in the background.
+pub const AGENT_SPAWN: &str = "agent_spawn";
+/// The tools that only control the session.
+pub const CONTROL: [&str; 4] = [SUBAGENT, AGENT_SPAWN, "task_list", "wait_async_results"];
 
 /// A simulated world.
 #[derive(Clone)]
@@ -118,6 +122,8 @@ pub enum Act {
     Decide,
     /// Patches the permissions of the session.
     Permit(Value),
+    /// Cancels a background task.
+    CancelTask,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

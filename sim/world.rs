@@ -125,6 +125,7 @@ impl World {
             settings.fallback_models.push(FALLBACK.to_owned());
         }
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
+        settings.background = self.ledger.scenario.subagents.background;
         settings
     }
 

@@ -4,10 +4,10 @@ use super::{Client, Reply, spawn};
 use crate::{
     caller::Caller,
     dice::Dice,
-    scenario::{ResponseMode, SUBAGENT},
+    scenario::{CONTROL, ResponseMode, SUBAGENT},
     witness::{Patch, Submission},
 };
-use edge_harness::types::{SessionId, SessionPermissions};
+use edge_harness::types::{BackgroundTasks, SessionId, SessionPermissions};
 use futures::future::join;
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
@@ -92,6 +92,7 @@ fn edited(pending: &Value) -> Value {
     match pending["name"].as_str() {
         Some("echo") => json!({ "text": "edited" }),
         Some(SUBAGENT) => forked(&pending["args"]),
+        Some(name) if CONTROL.contains(&name) => pending["args"].clone(),
         _ => json!({ "key": "edited", "ms": 0, "how": "ok" }),
     }
 }
@@ -167,10 +168,39 @@ impl Client {
             return (Vec::new(), false);
         };
         let pending = view["pending"].as_array().cloned().unwrap_or_default();
-        let pending = spread(&pending).into_iter();
+        let pending = spread(&pending).into_iter().chain(self.of_tasks().await);
         let pending =
             pending.map(|(session, call)| (self.of(session.map(SessionId::from).as_ref()), call)).collect();
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
+    }
+
+    /// Returns the suspended calls of background tasks, each with its session.
+    async fn of_tasks(&self) -> Vec<(Option<String>, Value)> {
+        let mut calls = Vec::new();
+        for task in self.tasks().await {
+            let session = task["session"].as_str().map(str::to_owned);
+            let pending = task["pending"].as_array().cloned().unwrap_or_default();
+            calls.extend(pending.into_iter().map(|call| (session.clone(), call)));
+        }
+        calls
+    }
+
+    async fn tasks(&self) -> Vec<Value> {
+        if self.world.ledger.scenario.subagents.background == BackgroundTasks::Off {
+            return Vec::new();
+        }
+        let listed = self.json("GET /tasks", &Value::Null).await;
+        listed.and_then(|(_, list)| list["data"].as_array().cloned()).unwrap_or_default()
+    }
+
+    /// Cancels a background task, if there is one.
+    pub async fn cancel_task(&self, dice: &mut Dice) {
+        let tasks = self.tasks().await;
+        if !tasks.is_empty() {
+            let task = dice.pick(&tasks);
+            let id = task["id"].as_str().unwrap_or_default();
+            self.json(&format!("POST /tasks/{id}/cancel"), &json!({})).await;
+        }
     }
 
     /// Evicts the session at random before the decision.

@@ -47,7 +47,7 @@ fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
         return;
     }
     let named = one_shot::named(ledger, &instead);
-    for turn in &view.turns {
+    for turn in view.turns.iter().filter(|turn| !turn.is_woken()) {
         let started = turn.started.first().map(|place| view.entries[*place].seq);
         let mentioned = || named.iter().any(|name| turn.said.starts_with(name.as_str()));
         if started.is_some_and(|seq| seq < state.kept_from()) && !mentioned() {
@@ -69,7 +69,7 @@ pub fn owed(ledger: &Ledger, view: &View, node: &Node, session: &SessionScenario
         if progress.is_requested() && node.alarm.get().is_some() {
             continue;
         }
-        for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {
+        for turn in view.turns.iter().filter(|turn| !turn.started.is_empty() && !turn.is_woken()) {
             let said = turn.said.strip_prefix(&mark(node.place)).unwrap_or_default();
             let name = said.split_whitespace().next().unwrap_or_default();
             if !one_shot::is_indexed(ledger, session, name, kind) {

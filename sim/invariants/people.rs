@@ -15,10 +15,11 @@ use edge_harness::types::Timestamp;
 use serde_json::Value;
 
 /// The records allowed between the suspension of a turn and its resumption.
-const BETWEEN: [&str; 6] = [
+const BETWEEN: [&str; 7] = [
     "approval.decided",
     "answer.given",
     "subagent.completed",
+    "task.started",
     // The usage of the subagent.
     "usage.updated",
     "turn.waiting",

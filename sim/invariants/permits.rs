@@ -9,11 +9,14 @@ use crate::{
     witness::{Patch, Submission, Witness},
     world::{Node, World},
 };
-use edge_harness::types::SessionPermissions;
+use edge_harness::types::{BackgroundTasks, SessionPermissions};
 use std::rc::Rc;
 
 /// How soon the changed rules of a parent reach a subagent, in milliseconds, in addition to the network's delay.
 const CHANGED_MS: u64 = 100;
+
+/// How long the record of a change may wait for the end of a message, in milliseconds: until the deadline of the turn.
+const DEFERRED_MS: u64 = 25_000;
 
 /// A call that starts: a tool runs, or the call begins to wait for an answer or for a subagent.
 struct Start<'a> {
@@ -171,8 +174,12 @@ fn sent(world: &World, view: &View, node: &Node, (parent, theirs): &(Rc<Node>, V
         .iter()
         .find(|entry| entry.kind == "subagent.started" && entry.value["session"] == *node.session);
     let Some(started) = started else { return };
+    // While a subagent works in the background, its parent may stream a message: the record of a change is then written
+    // when the message is complete.
+    let in_background = world.ledger.scenario.subagents.background != BackgroundTasks::Off;
+    let deferred = if in_background { DEFERRED_MS } else { 0 };
     for received in node.received.borrow().iter().filter(|received| received.parents.is_some()) {
-        if !book.may_have(received, started.at, received.sent) {
+        if !book.may_have(received, started.at, received.sent + deferred) {
             let (version, parents) = (received.version, &received.parents);
             world.ledger.find(17, format!("{} was sent version {version} and {parents:?}", view.name));
         }

@@ -3,7 +3,7 @@
 
 use super::view::View;
 use crate::{
-    scenario::SUBAGENT,
+    scenario::CONTROL,
     tools,
     world::{Node, Received, World},
 };
@@ -194,7 +194,7 @@ fn first_that_applies(layers: &[Layer], is_granted: bool, tool: &str, category: 
     of_tool
         .or(allow(is_granted))
         // It only controls the session.
-        .or(allow(tool == SUBAGENT))
+        .or(allow(CONTROL.contains(&tool)))
         .or_else(|| strictest(&mut layers.iter().filter_map(|layer| layer.1.get(&category).copied())))
         // The deployment allows by default.
         .or_else(|| strictest(&mut layers.iter().filter_map(|layer| layer.2).chain([Policy::Allow])))

@@ -4,7 +4,7 @@ use super::rules::{Rulebook, Verdict};
 use super::view::{Entry, Turn, View};
 use crate::{
     ledger::Ledger,
-    scenario::{SUBAGENT, mark},
+    scenario::{AGENT_SPAWN, SUBAGENT, mark},
     world::{Node, World},
 };
 use edge_harness::ports::Directory;
@@ -60,11 +60,14 @@ fn tasks(world: &World, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
         let own = turn.records.iter().map(|place| &view.entries[*place]);
         own.filter(move |entry| entry.kind == kind)
     };
+    // One that goes on in the background no longer belongs to the turn.
+    let promoted = records("task.started").count();
     let (started, completed) = (records("subagent.started").count(), records("subagent.completed").count());
-    if started != completed {
+    if started != completed + promoted {
         ledger.find(12, format!("{}: {started} subagents were spawned, {completed} completed", turn.id));
     }
-    for started in records("subagent.started") {
+    let promoted: Vec<&Value> = records("task.started").map(|entry| &entry.value["call_id"]).collect();
+    for started in records("subagent.started").filter(|entry| !promoted.contains(&&entry.value["call_id"])) {
         let same = |entry: &&Entry| {
             entry.seq > started.seq
                 && ["call_id", "session", "agent"].iter().all(|name| entry.value[name] == started.value[name])
@@ -110,7 +113,9 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
         "result" => {
             let aborted = format!("[Aborted by user]\n\n{text}");
             let expected = if status == "completed" { text } else { aborted.trim_end() };
-            if outcome["result"] != *expected || status == "failed" {
+            // The end of the turn stores only the text.
+            let result = &outcome["result"];
+            if (*result != *expected && result["reply"] != *expected) || status == "failed" {
                 ledger.find(12, format!("{}: {outcome} instead of {expected:?} ({status})", call.id));
             }
         }
@@ -133,7 +138,7 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
             });
             let at = view.outcome(call).map_or(0, |entry| entry.at);
             let is_forbidden = || {
-                let (_, most) = Rulebook::of(world, node, view).verdicts(SUBAGENT, over.at, at);
+                let (_, most) = Rulebook::of(world, node, view).verdicts(&call.name, over.at, at);
                 outcome["denied"] == "permission" && most == Verdict::Denied
             };
             if status != "canceled" && !cut_off && outcome["denied"] != "deadline" && !is_forbidden() {
@@ -205,7 +210,7 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
         ledger.find(12, format!("{} is not recorded in its parent", view.name));
     }
     let nested = view.turns.iter().filter(|turn| parent.task_turn == *turn.id).flat_map(|turn| &turn.calls);
-    for call in nested.filter(|call| call.name == SUBAGENT) {
+    for call in nested.filter(|call| [SUBAGENT, AGENT_SPAWN].contains(&call.name.as_str())) {
         let outcome = view.outcome(call).map(|entry| &entry.value["outcome"]);
         if outcome.is_some_and(|outcome| outcome != "denied") {
             ledger.find(12, format!("a subagent spawned a subagent: {} {outcome:?}", call.id));

@@ -1,6 +1,6 @@
 //! A log, grouped by turns and calls.
 
-use crate::{tools, witness::is_end, world::Node};
+use crate::{model::WOKEN, tools, witness::is_end, world::Node};
 use edge_harness::ports::session_store::StoredRecord;
 use edge_harness::types::{Message, Record, TurnId};
 use serde::Deserialize;
@@ -178,6 +178,11 @@ impl Turn {
             }
             _ => {}
         }
+    }
+
+    /// Returns whether finished tasks have started the turn.
+    pub fn is_woken(&self) -> bool {
+        self.said.starts_with(WOKEN)
     }
 
     /// Returns the total time the turn was suspended, in milliseconds.

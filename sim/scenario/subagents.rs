@@ -1,11 +1,11 @@
 //! Tasks for subagents, and the network between sessions.
 
 use super::{
-    Act, CallScript, FinalResponse, Flaky, SUBAGENT, SessionScenario, StepScript, TurnScript, any_call,
-    any_step, mark, operator, people::PeopleScenario,
+    AGENT_SPAWN, Act, CallScript, FinalResponse, Flaky, SUBAGENT, SessionScenario, StepScript, TurnScript,
+    any_call, any_step, mark, operator, people::PeopleScenario,
 };
 use crate::dice::Dice;
-use edge_harness::types::{Policy, subagent::GENERAL};
+use edge_harness::types::{BackgroundTasks, Policy, subagent::GENERAL};
 use serde_json::json;
 
 /// The settings shared by all sessions of a world.
@@ -13,6 +13,8 @@ use serde_json::json;
 pub struct SubagentsScenario {
     /// Whether agents have subagents.
     pub on: bool,
+    /// Whether they work in the background.
+    pub background: BackgroundTasks,
     /// The polls at which objects without a scenario are evicted, in order of their creation.
     pub crashes: Vec<Vec<u64>>,
     /// Their refused writes: after how many commits, and how many.
@@ -33,7 +35,7 @@ impl SubagentsScenario {
 
     /// Returns the same scenario without evictions, refused writes and failed messages.
     pub fn undisturbed(self) -> Self {
-        Self { on: self.on, pace: self.pace, ..Self::default() }
+        Self { on: self.on, background: self.background, pace: self.pace, ..Self::default() }
     }
 }
 
@@ -100,6 +102,8 @@ pub fn add_subagents(
         // A subagent that a cancellation does not reach waits for people until its suspensions expire.
         people.ttl_s = people.ttl_s.or(Some(dice.pick(&[15, 60, 300])));
     }
+    // From dice of their own, so that the rest of the scenario stays the same.
+    let background = in_background(&mut dice.clone().fork().fork(), quiet, sessions);
     let from = dice.below(3_000);
     let outage = dice.chance(30).then(|| (from, from + dice.within(10, if quiet { 5_000 } else { 12_000 })));
     let some = |dice: &mut Dice, most: &[usize], each: &dyn Fn(&mut Dice) -> u64| -> Vec<u64> {
@@ -111,6 +115,7 @@ pub fn add_subagents(
     let unanswered = some(dice, twice, &|dice| dice.below(12));
     SubagentsScenario {
         on: true,
+        background,
         crashes: (0..12).map(|_| some(dice, twice, &|dice| dice.within(1, 60))).collect(),
         refusals: (0..12)
             .map(|_| {
@@ -122,6 +127,45 @@ pub fn add_subagents(
         unanswered: unanswered.into_iter().filter_map(|place| usize::try_from(place).ok()).collect(),
         pace: dice.pick(&[0, 0, 2, 40, 300]),
     }
+}
+
+/// Lets some subagents work in the background, in worlds that need not end like undisturbed ones.
+fn in_background(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario]) -> BackgroundTasks {
+    if quiet || dice.chance(15) {
+        return BackgroundTasks::Off;
+    }
+    for session in sessions.iter_mut() {
+        for turn in &mut session.turns {
+            if let Some(tools) = turn.tools.as_mut().filter(|_| dice.chance(80)) {
+                tools.extend([AGENT_SPAWN, "wait_async_results"]);
+            }
+            for step in turn.steps.iter_mut().filter(|step| !step.pauses) {
+                for call in step.calls.iter_mut().filter(|call| call.tool == SUBAGENT) {
+                    if dice.chance(80) {
+                        let seconds = dice.pick(&[0, 0, 0, 1, 1, 2, 30]);
+                        let (agent, task) = (&call.args["agent"], &call.args["task"]);
+                        call.args = json!({ "agent_id": agent, "task": task, "timeout_seconds": seconds });
+                        call.tool = AGENT_SPAWN;
+                    }
+                }
+                if dice.chance(25) {
+                    let wait =
+                        json!({ "timeout_seconds": dice.pick(&[0, 1, 5]), "wait_all": dice.chance(50) });
+                    let (tool, args) = dice.pick(&[("wait_async_results", wait), ("task_list", json!({}))]);
+                    step.calls.push(CallScript { tool, args, invalid: false, named: true });
+                }
+            }
+        }
+        if let Some(rules) = session.rules.as_mut().filter(|_| dice.chance(15)) {
+            let policy = dice.pick(&[Policy::Ask, Policy::Ask, Policy::Deny]);
+            rules.tools.insert(AGENT_SPAWN.into(), policy);
+        }
+        let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        for _ in 0..dice.below(3) {
+            session.acts.push((dice.below(last + 4_000), Act::CancelTask));
+        }
+    }
+    dice.pick(&[BackgroundTasks::On, BackgroundTasks::Wake])
 }
 
 /// Returns the script of a subagent's only turn.
