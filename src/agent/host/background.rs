@@ -6,18 +6,20 @@
 //! parent refuses later ones.
 
 use super::{
-    SessionHost,
+    Admittance, SessionHost,
+    continuations::owner,
     resolved::{NewTask, ResolvedCalls, Settled},
 };
 use crate::ports::{PeerError, StoreError};
 use crate::session::{
-    Session, encode,
+    Draft, Session, encode,
     kernel::{self, Input},
 };
 use crate::turn::TurnMachine;
 use crate::types::{
-    Acknowledgement, BackgroundTask, BackgroundTasks, ChildStatus, EventKind, Part, Problem, Promoted,
-    Resolution, SessionId, Suspension, TaskDetails, Timestamp, TurnId, TurnOptions, TurnStatus,
+    Acknowledgement, BackgroundTask, BackgroundTasks, BudgetPatch, ChildStatus, ErrorCode, EventKind, Part,
+    Problem, Promoted, Resolution, SessionId, Suspension, TaskDetails, Timestamp, TurnId, TurnOptions,
+    TurnStatus,
 };
 use std::{rc::Rc, time::Duration};
 
@@ -224,18 +226,41 @@ impl SessionHost {
         Ok(expired.into_iter().map(|task| task.session).collect())
     }
 
-    /// Starts a turn because background tasks have ended.
-    pub(super) fn start_woken(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+    /// Starts a turn because background tasks have ended. If the agent was deleted, or the tenant has reached a limit, the
+    /// results wait for the next message of the user.
+    pub(super) async fn start_woken(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+        let admittance = match self.admit_woken(session).await {
+            Ok(admittance) => admittance,
+            Err(problem) if problem.reached.is_some() || problem.code == ErrorCode::AgentGone => {
+                return Ok(session.commit(self.now(), Draft::wake_no_more)?);
+            }
+            Err(problem) => return Err(problem),
+        };
+        // A message may have arrived during the await.
+        let is_idle = kernel::wakes(&session.state());
+        let stored = if is_idle {
+            let turn = self.new_id::<TurnId>();
+            let message = self.user_message(&turn, vec![Part::text(WOKEN)]);
+            let budget = self.limits_of(session).lower(session.state().meta.budget);
+            let turn = TurnMachine::start(turn, self.now(), budget, TurnOptions::default());
+            session.commit(self.now(), |draft| {
+                draft.hold_slot(admittance.as_ref().and_then(|admittance| admittance.slot_until));
+                draft.start_woken_turn(turn, message);
+            })
+        } else {
+            Ok(())
+        };
+        self.settle_admittance(session, admittance, is_idle && stored.is_ok());
+        Ok(stored?)
+    }
+
+    async fn admit_woken(self: &Rc<Self>, session: &Rc<Session>) -> Result<Option<Admittance>, Problem> {
         self.check_agent()?;
-        if !kernel::wakes(&session.state()) {
-            return Ok(());
+        if !self.needs_admission() {
+            return Ok(None);
         }
-        let turn = self.new_id::<TurnId>();
-        let message = self.user_message(&turn, vec![Part::text(WOKEN)]);
-        let budget = self.limits_of(session).lower(session.state().meta.budget);
-        let turn = TurnMachine::start(turn, self.now(), budget, TurnOptions::default());
-        session.commit(self.now(), |draft| draft.start_woken_turn(turn, message))?;
-        Ok(())
+        let (tenant, id) = owner(session);
+        self.admit(&tenant, &id, Some(session), &BudgetPatch::default()).await.map(Some)
     }
 
     /// Stores that a child has acknowledged its background task and these rules.

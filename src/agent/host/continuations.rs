@@ -194,7 +194,7 @@ impl SessionHost {
     }
 }
 
-fn owner(session: &Session) -> (TenantId, SessionId) {
+pub(super) fn owner(session: &Session) -> (TenantId, SessionId) {
     let meta = &session.state().meta;
     (meta.tenant.clone(), meta.id.clone())
 }

@@ -119,9 +119,10 @@ impl SessionHost {
     /// Runs a job. Returns `false` if it must be retried.
     async fn perform(self: &Rc<Self>, session: &Rc<Session>, job: &Job, cancel: &CancelToken) -> bool {
         match job {
-            Job::StartQueued | Job::RecoverTurn | Job::ExpireCalls | Job::Promote | Job::StartWoken => {
+            Job::StartQueued | Job::RecoverTurn | Job::ExpireCalls | Job::Promote => {
                 self.perform_turn_job(session, job)
             }
+            Job::StartWoken => self.start_woken(session).await.is_ok(),
             Job::NotifyChild(child) => self.notify_child(session, child).await.is_ok(),
             Job::CancelChild(child) => self.cancel_child(session, child).await.is_ok(),
             Job::NotifyParent => self.notify_parent(session).await.is_ok(),
@@ -152,7 +153,6 @@ impl SessionHost {
             Job::RecoverTurn => self.recover_turn(session).is_ok(),
             Job::ExpireCalls => self.expire(session).is_ok(),
             Job::Promote => self.promote(session).is_ok(),
-            Job::StartWoken => self.start_woken(session).is_ok(),
             _ => false,
         }
     }

@@ -77,8 +77,13 @@ impl Draft {
     pub(crate) fn start_woken_turn(&mut self, turn: TurnState, message: Rc<Message>) {
         let wakes = self.state.subagents.wakes + 1;
         self.start_turn(turn, message);
-        let subagents = self.subagents();
-        subagents.wakes = wakes;
-        subagents.tasks.iter_mut().filter(|task| task.has_ended()).for_each(|task| task.wakes = false);
+        self.subagents().wakes = wakes;
+        self.wake_no_more();
+    }
+
+    /// Lets the results of the tasks that have ended wait for the next turn.
+    pub(crate) fn wake_no_more(&mut self) {
+        let tasks = self.subagents().tasks.iter_mut();
+        tasks.filter(|task| task.has_ended()).for_each(|task| task.wakes = false);
     }
 }

@@ -1,6 +1,8 @@
 //! Tools that wait for tasks, the limit of results in a request, and turns that finished tasks start.
 
 use super::*;
+use crate::limits::tenant;
+use edge_harness::types::{TenantLimits, TenantPolicy};
 use pretty_assertions::assert_eq;
 
 fn wait(args: Value) -> Value {
@@ -115,4 +117,32 @@ fn a_finished_task_does_not_interrupt_a_turn() {
     stage.live(ms(5_000));
     assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.started").count(), 1);
     assert_eq!(tasks(&stage)[0]["shown"], true);
+}
+
+#[test]
+fn a_finished_task_does_not_exceed_the_limits_of_the_tenant() {
+    let (stage, _) = stage_of(BackgroundTasks::Wake);
+    stage.post("t1", &json!([[spawn(READ, 0)]]).to_string());
+    stage.run();
+    let limit = |version, turns_per_day| {
+        let limits = TenantLimits { turns_per_day, ..TenantLimits::default() };
+        let policy = TenantPolicy { limits, version, ..TenantPolicy::default() };
+        stage.host().apply_tenant_policy(&tenant(), &policy).unwrap();
+    };
+    limit(1, Some(0));
+    stage.settle();
+    stage.live(ms(60_000));
+    assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.started").count(), 1, "{:?}", stage.kinds());
+    let known = tasks(&stage);
+    assert_eq!((&known[0]["status"], &known[0]["shown"]), (&json!("completed"), &json!(false)));
+    // It asks once, and not again and again.
+    let calls = stage.ledger.calls.get();
+    stage.live(ms(600_000));
+    assert_eq!(stage.ledger.calls.get(), calls);
+    // The next message shows the result.
+    limit(2, None);
+    stage.post("t2", "[]");
+    stage.settle();
+    assert_eq!(tasks(&stage)[0]["shown"], true);
+    stage.check();
 }
