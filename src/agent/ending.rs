@@ -3,8 +3,8 @@
 use super::RuntimeContext;
 use crate::turn::PricedUsage;
 use crate::types::{
-    ChildStatus, EventKind, FinishReason, Message, MessageId, Part, Role, StopReason, TurnError,
-    message::text_of,
+    CallId, ChildStatus, EventKind, FinishReason, Message, MessageId, Part, Role, StopReason, ToolOutcome,
+    TurnError, message::text_of,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -36,6 +36,8 @@ pub(super) struct Ending {
     pub records: Vec<EventKind>,
     /// Final statuses of children, including those that this end canceled.
     pub statuses: Vec<ChildStatus>,
+    /// Outcomes of calls that were resolved while their step still waited for others.
+    pub resolved: Vec<(CallId, ToolOutcome)>,
 }
 
 impl Ending {
@@ -52,6 +54,7 @@ impl Ending {
             interrupted: false,
             records: Vec::new(),
             statuses: Vec::new(),
+            resolved: Vec::new(),
         }
     }
 

@@ -49,6 +49,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         draft.close_message();
         let shown = if cut_off { Vec::new() } else { cx.state.shown_background() };
         draft.tasks_shown(cx.turn(), &shown);
+        if matches!(ending.reason, StopReason::Canceled | StopReason::Error) {
+            draft.tasks_not_shown(cx.turn());
+        }
         for record in ending.records {
             draft.record(Some(&turn.id), record);
         }
@@ -67,8 +70,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .unwrap_or_default();
                 let begun = call.status == CallStatus::Started || cx.state.has_begun(&call.call_id);
                 let status = ending.statuses.iter().find(|status| status.call_id == call.call_id);
+                let resolved = ending.resolved.iter().find(|(id, _)| *id == call.call_id);
                 let outcome = match status {
                     Some(status) => status.outcome(),
+                    None if let Some((_, outcome)) = resolved => outcome.clone(),
                     None if ending.interrupted && call.status == CallStatus::Waiting => {
                         ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
                     }

@@ -5,10 +5,8 @@
 
 use super::RuntimeContext;
 use crate::session::WriteError;
-use crate::types::{BackgroundTask, TaskView, TurnStatus, call::untrusted, text};
+use crate::types::{BackgroundTask, TaskView, TurnStatus, background::MAX_SHOWN, call::untrusted, text};
 
-/// Maximum number of results in one request.
-const MAX_SHOWN: usize = 10;
 /// Maximum length of a result in a request, in characters.
 const MAX_CHARS: usize = 2_000;
 

@@ -126,15 +126,26 @@ impl ReactAgent<'_> {
             call.deny(DenyReason::Budget, format!("a turn may start at most {most} subagents"));
         }
         let at_once = self.agent.settings.max_subagents;
-        let room = self.cx.session.state().subagents.room(at_once);
+        let (room, open, is_ephemeral) = {
+            let state = self.cx.session.state();
+            let subagents = &state.subagents;
+            (subagents.room(at_once), subagents.open().count(), state.meta.ephemeral)
+        };
+        let room = if is_ephemeral { 0 } else { room };
         let may_go_on = |call: &&mut PreparedCall| {
             let child = call.suspension().and_then(Suspension::child);
             child.is_some_and(|child| child.task.timeout_seconds.is_some())
         };
         for call in prepared.iter_mut().filter(may_go_on).skip(room) {
-            let reason = format!(
-                "at most {at_once} subagents work in the background at a time: wait for one, or cancel one"
-            );
+            let reason = if is_ephemeral {
+                "this conversation is not stored, so no subagent can go on after it".to_owned()
+            } else if open >= at_once {
+                format!(
+                    "at most {at_once} subagents work in the background at a time: wait for one, or cancel one"
+                )
+            } else {
+                "you have not been shown the results of many tasks; read them first".to_owned()
+            };
             call.deny(DenyReason::Budget, reason);
         }
     }

@@ -273,6 +273,7 @@ fn path_parameter(name: &str) -> (&'static str, Value) {
         "tenant" => ("The tenant.", id()),
         "agent" => ("The agent.", id()),
         "turn" => ("The turn.", text),
+        "task" => ("The background task.", text),
         "item" => ("The turn of the queued message.", text),
         "ref" => ("The artifact.", text),
         "call_id" => ("The call.", text),

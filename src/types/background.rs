@@ -1,11 +1,14 @@
 //! Background tasks: the tasks of subagents for which no call of the parent waits.
 
-use super::{Budget, CallId, SessionId, Timestamp, TurnId, TurnStatus};
+use super::{Budget, CallId, SessionId, Timestamp, ToolOutcome, TurnId, TurnStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Maximum number of background tasks of which a session keeps a record.
 pub const MAX_TASKS: usize = 64;
+
+/// Maximum number of results in one request to the model.
+pub const MAX_SHOWN: usize = 10;
 
 /// Maximum number of turns in a row that finished tasks start without a message of the user.
 pub const MAX_WAKES: u32 = 10;
@@ -139,6 +142,15 @@ pub struct Promoted {
 }
 
 impl Promoted {
+    /// Returns the outcome of the call. `waited` tells whether the call has waited for the subagent.
+    pub fn outcome(&self, agent: &str, session: &SessionId, waited: bool) -> ToolOutcome {
+        let result = serde_json::json!({
+            "agent_key": session, "agent_id": agent, "session_id": session, "task_id": self.promoted,
+            "status": TurnStatus::Running, "timeout_promoted": waited,
+        });
+        ToolOutcome::Result { result }
+    }
+
     /// Returns the answer as JSON.
     pub fn answer(task: TurnId) -> Value {
         serde_json::json!(Self { promoted: task })

@@ -9091,7 +9091,7 @@ export interface operations {
             path: {
                 /** @description The session. */
                 id: string;
-                /** @description The path of the file, with slashes. At most 512 bytes. */
+                /** @description The background task. */
                 task: string;
             };
             cookie?: never;
@@ -9126,7 +9126,7 @@ export interface operations {
             path: {
                 /** @description The session. */
                 id: string;
-                /** @description The path of the file, with slashes. At most 512 bytes. */
+                /** @description The background task. */
                 task: string;
             };
             cookie?: never;

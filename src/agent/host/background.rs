@@ -17,9 +17,8 @@ use crate::session::{
 };
 use crate::turn::TurnMachine;
 use crate::types::{
-    Acknowledgement, BackgroundTask, BackgroundTasks, BudgetPatch, ChildStatus, ErrorCode, EventKind, Part,
-    Problem, Promoted, Resolution, SessionId, Suspension, TaskDetails, Timestamp, TurnId, TurnOptions,
-    TurnStatus,
+    Acknowledgement, BackgroundTask, BackgroundTasks, BudgetPatch, ChildStatus, EventKind, Part, Problem,
+    Promoted, Resolution, SessionId, Suspension, TaskDetails, Timestamp, TurnId, TurnOptions, TurnStatus,
 };
 use std::{rc::Rc, time::Duration};
 
@@ -87,7 +86,7 @@ impl SessionHost {
             return Ok(Acknowledgement::NotWanted);
         };
         if status.asks_to_continue {
-            return self.let_task_continue(session, &task.id, &task.call_id).await;
+            return self.let_task_continue(session, task).await;
         }
         if status.is_final() {
             self.finish_task(session, &task.id, status)?;
@@ -167,18 +166,23 @@ impl SessionHost {
         Ok(true)
     }
 
-    /// Cancels all background tasks. Returns whether there are any.
+    /// Cancels all background tasks, and lets no task start a turn any more. Returns whether a task was canceled.
     ///
     /// # Errors
     /// When the store fails.
     pub fn cancel_background_tasks(&self, session: &Session) -> Result<bool, Problem> {
-        let open: Vec<TurnId> = session.state().subagents.open().map(|task| task.id.clone()).collect();
-        if open.is_empty() {
+        let subagents = Rc::clone(&session.state().subagents);
+        let open = subagents.open().filter(|task| task.canceled_at.is_none());
+        let open: Vec<TurnId> = open.map(|task| task.id.clone()).collect();
+        if open.is_empty() && !subagents.tasks.iter().any(BackgroundTask::wants_turn) {
             return Ok(false);
         }
         let now = self.now();
-        session.commit(now, |draft| open.iter().for_each(|id| draft.cancel_task(id, now)))?;
-        Ok(true)
+        session.commit(now, |draft| {
+            open.iter().for_each(|id| draft.cancel_task(id, now));
+            draft.wake_no_more();
+        })?;
+        Ok(!open.is_empty())
     }
 
     /// Ends the canceled task of the child in `child` with the response to the cancellation. If the child cannot be reached
@@ -226,15 +230,19 @@ impl SessionHost {
         Ok(expired.into_iter().map(|task| task.session).collect())
     }
 
-    /// Starts a turn because background tasks have ended. If the agent was deleted, or the tenant has reached a limit, the
-    /// results wait for the next message of the user.
+    /// Starts a turn because background tasks have ended. If the agent was deleted, its tasks start no turns any more, or the
+    /// tenant has reached a limit of the day, the results wait for the next message of the user.
     pub(super) async fn start_woken(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        let admittance = match self.admit_woken(session).await {
-            Ok(admittance) => admittance,
-            Err(problem) if problem.reached.is_some() || problem.code == ErrorCode::AgentGone => {
-                return Ok(session.commit(self.now(), Draft::wake_no_more)?);
-            }
-            Err(problem) => return Err(problem),
+        self.read_deletion().await;
+        let may_wake =
+            self.check_agent().is_ok() && self.agent().settings.background == BackgroundTasks::Wake;
+        let admitted = if may_wake { self.admit_woken(session).await } else { Ok(None) };
+        // What running turns hold of a limit becomes free.
+        let is_over = |problem: &Problem| problem.reached.as_ref().is_some_and(|reached| !reached.held);
+        let admittance = match admitted {
+            Ok(admittance) if may_wake => admittance,
+            Err(problem) if !is_over(&problem) => return Err(problem),
+            _ => return Ok(session.commit(self.now(), Draft::wake_no_more)?),
         };
         // A message may have arrived during the await.
         let is_idle = kernel::wakes(&session.state());
@@ -255,7 +263,6 @@ impl SessionHost {
     }
 
     async fn admit_woken(self: &Rc<Self>, session: &Rc<Session>) -> Result<Option<Admittance>, Problem> {
-        self.check_agent()?;
         if !self.needs_admission() {
             return Ok(None);
         }

@@ -16,13 +16,13 @@ use crate::session::{
 use crate::turn::policy;
 use crate::types::{
     Acknowledgement, CallId, ChildSettings, ChildStatus, ChildTask, ErrorCode, EventKind, Imported, Parent,
-    Problem, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension, Timestamp, TurnOptions,
-    TurnStatus, Wait,
+    Problem, Promoted, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension, Timestamp,
+    ToolOutcome, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
 use bytes::Bytes;
 use futures::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
@@ -282,15 +282,19 @@ impl SessionHost {
 
     /// Returns the final statuses already received for the current step, which still waits for other calls.
     pub(super) fn known_statuses(&self, session: &Session) -> Vec<ChildStatus> {
-        let status = |call_id: CallId| {
-            let suspension = session.suspension(Row::Answer, &call_id).ok()??;
-            let is_own = suspension.child().is_some() && session.is_current_turn(&suspension.turn);
-            match suspension.resolution {
-                Some(Resolution::Answered { answer }) if is_own => serde_json::from_value(answer).ok(),
-                _ => None,
-            }
+        resolved_children(session).filter_map(|(_, answer)| serde_json::from_value(answer).ok()).collect()
+    }
+
+    /// Returns the outcomes of the calls of the current step whose subagents have gone on in the background, while the step
+    /// still waits for other calls.
+    pub(super) fn known_promotions(&self, session: &Session) -> Vec<(CallId, ToolOutcome)> {
+        let outcome = |(own, answer): (Suspension, Value)| {
+            let promoted: Promoted = serde_json::from_value(answer).ok()?;
+            let task = &own.child()?.task;
+            let outcome = promoted.outcome(&task.agent, &task.session, task.timeout_seconds != Some(0));
+            Some((own.call_id.clone(), outcome))
         };
-        session.open_calls().into_iter().filter_map(|(call_id, _)| status(call_id)).collect()
+        resolved_children(session).filter_map(outcome).collect()
     }
 
     /// Builds the snapshot from which a child is created: rules, mode, task, and its share of the turn's
@@ -339,6 +343,19 @@ impl SessionHost {
             task: Some((task.clone(), options)),
         })
     }
+}
+
+/// Returns the calls for subagents of the current step that are resolved, with their answers.
+fn resolved_children(session: &Session) -> impl Iterator<Item = (Suspension, Value)> {
+    let resolved = |call_id: CallId| {
+        let own = session.suspension(Row::Answer, &call_id).ok()??;
+        let is_own = own.child().is_some() && session.is_current_turn(&own.turn);
+        match &own.resolution {
+            Some(Resolution::Answered { answer }) if is_own => Some((own.clone(), answer.clone())),
+            _ => None,
+        }
+    };
+    session.open_calls().into_iter().filter_map(move |(call_id, _)| resolved(call_id))
 }
 
 /// Returns the hash of the rules that children of this session must acknowledge.

@@ -6,18 +6,18 @@
 
 use super::{
     Admittance, SessionHost,
-    account::still_open,
+    account::{ceiling, still_open},
     children::MESSAGE_TIMEOUT,
     resolved::{ResolvedCalls, TurnEffect},
 };
-use crate::ports::{PeerError, within};
+use crate::ports::{PeerError, StoreError, within};
 use crate::session::{
     Session,
     kernel::{Input, works},
 };
 use crate::types::{
-    Acknowledgement, CallId, ChildStatus, ErrorCode, Problem, Reached, SessionId, Suspension, TenantId,
-    TurnId,
+    Acknowledgement, BackgroundTask, CallId, ChildStatus, ErrorCode, NanoUsd, Problem, Reached, SessionId,
+    Suspension, TenantId,
 };
 use std::rc::Rc;
 
@@ -27,6 +27,22 @@ enum ForChild {
     Admitted(Option<Admittance>),
     /// The tenant has reached this limit.
     Refused(Reached),
+}
+
+/// What something that waits needs to continue.
+#[derive(Clone, Copy)]
+struct Need {
+    /// What it may still cost.
+    hold: NanoUsd,
+    /// Whether the session already holds this amount, because the turn or task works.
+    is_held: bool,
+}
+
+/// Returns what the waiting turn needs.
+fn turn_need(session: &Session) -> Result<Need, StoreError> {
+    let state = session.state();
+    let Some(turn) = &state.activity.turn else { return Ok(Need { hold: NanoUsd(0), is_held: true }) };
+    Ok(Need { hold: still_open(session, turn, state.account.reported)?, is_held: turn.works() })
 }
 
 impl SessionHost {
@@ -40,13 +56,14 @@ impl SessionHost {
         resolved: &ResolvedCalls,
     ) -> Result<Option<Admittance>, Problem> {
         let continues = session.suspensions()?.iter().all(|own| resolved.include(own));
-        if !continues || !self.lacks_slot(session) {
+        let need = turn_need(session)?;
+        if !continues || !self.lacks_slot(session, need) {
             return Ok(None);
         }
         if session.state().child.is_some() {
             return self.ask_parent(session).await.map(|()| None);
         }
-        self.admit_waiting(session).await.map(Some)
+        self.admit_waiting(session, need).await.map(Some)
     }
 
     /// Stores calls as resolved, with the slot that [`SessionHost::admit_continuation`] has returned.
@@ -63,19 +80,21 @@ impl SessionHost {
         self.settle(session, ResolvedCalls { slot_until, ..resolved })
     }
 
-    /// Returns whether everything in the session waits for people without a slot, and needs one to continue.
-    fn lacks_slot(&self, session: &Session) -> bool {
-        !works(&session.state()) && self.limits_of(session).quota().needs_slots()
+    /// Returns whether the ledger must be asked before something with this need continues. A session in which anything works
+    /// holds a slot.
+    fn lacks_slot(&self, session: &Session, need: Need) -> bool {
+        let quota = self.limits_of(session).quota();
+        let lacks_money = quota.cost_usd_per_day.is_some() && !need.is_held;
+        quota.needs_slots() && (!works(&session.state()) || lacks_money)
     }
 
-    async fn admit_waiting(self: &Rc<Self>, session: &Rc<Session>) -> Result<Admittance, Problem> {
+    async fn admit_waiting(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        need: Need,
+    ) -> Result<Admittance, Problem> {
         let (tenant, id) = owner(session);
-        let hold = {
-            let state = session.state();
-            let turn = state.activity.turn.as_ref();
-            turn.map(|turn| still_open(session, turn, state.account.reported)).transpose()?
-        };
-        self.ask_ledger(&tenant, &id, Some(session), hold.unwrap_or_default(), true).await
+        self.ask_ledger(&tenant, &id, Some(session), need.hold, true).await
     }
 
     /// Asks the parent whether this child may continue.
@@ -108,7 +127,7 @@ impl SessionHost {
         session: &Rc<Session>,
         waiting: &Suspension,
     ) -> Result<Acknowledgement, Problem> {
-        let admittance = match self.admit_for_child(session, &waiting.call_id).await? {
+        let admittance = match self.admit_for_child(session, &waiting.call_id, turn_need(session)?).await? {
             ForChild::Admitted(admittance) => admittance,
             ForChild::Refused(reached) => return Ok(Acknowledgement::Refused(reached)),
         };
@@ -133,20 +152,20 @@ impl SessionHost {
     pub(super) async fn let_task_continue(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        id: &TurnId,
-        call: &CallId,
+        task: BackgroundTask,
     ) -> Result<Acknowledgement, Problem> {
-        let admittance = match self.admit_for_child(session, call).await? {
+        let need = Need { hold: ceiling(&task.budget), is_held: task.works() };
+        let admittance = match self.admit_for_child(session, &task.call_id, need).await? {
             ForChild::Admitted(admittance) => admittance,
             ForChild::Refused(reached) => return Ok(Acknowledgement::Refused(reached)),
         };
         let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
         // The task may have ended during the await.
-        let task = session.state().subagents.open().find(|task| task.id == *id).cloned();
+        let task = session.state().subagents.open().find(|open| open.id == task.id).cloned();
         let stored = match task {
             Some(task) => {
-                let running = ChildStatus::running(task.session, task.call_id);
-                let stored = self.store_task_status(session, id, running, slot_until);
+                let running = ChildStatus::running(task.session.clone(), task.call_id.clone());
+                let stored = self.store_task_status(session, &task.id, running, slot_until);
                 stored.map(|()| Acknowledgement::Recorded)
             }
             None => Ok(Acknowledgement::NotWanted),
@@ -161,12 +180,13 @@ impl SessionHost {
         self: &Rc<Self>,
         session: &Rc<Session>,
         call: &CallId,
+        need: Need,
     ) -> Result<ForChild, Problem> {
-        if !self.lacks_slot(session) {
+        if !self.lacks_slot(session, need) {
             return Ok(ForChild::Admitted(None));
         }
         self.asks.borrow_mut().insert(call.clone());
-        let admitted = self.admit_waiting(session).await;
+        let admitted = self.admit_waiting(session, need).await;
         // During the await, the child may have sent a status because it waits on.
         let is_newest = self.asks.borrow_mut().remove(call);
         match admitted {

@@ -205,6 +205,7 @@ impl SessionHost {
         let suspensions = session.suspensions()?;
         let mut ending = ending;
         ending.statuses.extend(self.known_statuses(session));
+        ending.resolved.extend(self.known_promotions(session));
         for suspension in &suspensions {
             let Some(child) = suspension.child() else { continue };
             let status = ending.statuses.iter().find(|status| status.call_id == suspension.call_id);

@@ -245,10 +245,12 @@ pub async fn abort(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
     let turn = session.current_turn();
     let has_canceled = call.host.cancel_background_tasks(session)?;
-    let aborted = match &turn {
-        Some(turn) => end(call.host, turn).await? || has_canceled,
-        None => has_canceled,
+    let has_ended = match &turn {
+        Some(turn) => end(call.host, turn).await?,
+        None => false,
     };
+    // A subagent may have gone on in the background during the await.
+    let aborted = call.host.cancel_background_tasks(session)? || has_ended || has_canceled;
     let status = session.state().status();
     response::json(StatusCode::OK, &json!({"aborted": aborted, "turn_id": turn, "status": status}))
 }

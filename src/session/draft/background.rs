@@ -4,7 +4,7 @@ use super::Draft;
 use crate::session::DocumentKey;
 use crate::types::{
     BackgroundTask, ChildStatus, EventKind, Message, TaskEnd, Timestamp, TurnId, TurnState, TurnStatus,
-    background::MAX_TASKS,
+    background::{MAX_SHOWN, MAX_TASKS},
 };
 use std::rc::Rc;
 
@@ -38,6 +38,8 @@ impl Draft {
     pub(crate) fn cancel_task(&mut self, id: &TurnId, now: Timestamp) {
         if let Some(task) = self.open_task_mut(id) {
             task.canceled_at.get_or_insert(now);
+            // Whoever cancels a task does not expect a turn because of it.
+            task.wakes = false;
         }
     }
 
@@ -73,12 +75,25 @@ impl Draft {
         }
     }
 
-    /// Starts a turn because background tasks have ended. Each task does this at most once.
+    /// Stores that the model lacks the results that were shown in a turn, because the turn did not complete: they are not
+    /// part of the conversation.
+    pub(crate) fn tasks_not_shown(&mut self, turn: &TurnId) {
+        if self.state.subagents.tasks.iter().any(|task| task.shown_in.as_ref() == Some(turn)) {
+            let tasks = self.subagents().tasks.iter_mut();
+            tasks.filter(|task| task.shown_in.as_ref() == Some(turn)).for_each(|task| task.shown_in = None);
+        }
+    }
+
+    /// Starts a turn because background tasks have ended. Each task does this at most once. Those whose results the first
+    /// step does not show start a further turn, unless this turn shows them.
     pub(crate) fn start_woken_turn(&mut self, turn: TurnState, message: Rc<Message>) {
         let wakes = self.state.subagents.wakes + 1;
         self.start_turn(turn, message);
-        self.subagents().wakes = wakes;
-        self.wake_no_more();
+        let subagents = self.subagents();
+        subagents.wakes = wakes;
+        let mut ended: Vec<_> = subagents.tasks.iter_mut().filter(|task| task.is_unshown()).collect();
+        ended.sort_by_key(|task| task.ended_at);
+        ended.into_iter().take(MAX_SHOWN).for_each(|task| task.wakes = false);
     }
 
     /// Lets the results of the tasks that have ended wait for the next turn.

@@ -3,7 +3,7 @@
 use super::Kinds;
 use crate::agent::{DynTool, ToolContext};
 use crate::types::{
-    Category, ChildStatus, ChildTask, Effect, Invalid, Promoted, ToolOutcome, ToolSpec, TurnStatus, WaitKind,
+    Category, ChildStatus, ChildTask, Effect, Invalid, Promoted, ToolOutcome, ToolSpec, WaitKind,
     json::from_value,
 };
 use futures::{
@@ -107,21 +107,18 @@ impl DynTool for AgentSpawn {
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
         let answer = cx.answer.unwrap_or_default();
-        let agent = || json!({"agent_key": session, "agent_id": args["agent_id"], "session_id": session});
         let outcome = match (from_value::<Promoted>(answer.clone()), from_value::<ChildStatus>(answer)) {
-            (Ok(Promoted { promoted }), _) => {
-                let mut result = agent();
-                result["task_id"] = json!(promoted);
-                result["status"] = json!(TurnStatus::Running);
-                result["timeout_promoted"] = json!(args["timeout_seconds"] != 0);
-                ToolOutcome::Result { result }
-            }
+            (Ok(promoted), _) => promoted.outcome(
+                args["agent_id"].as_str().unwrap_or_default(),
+                &session,
+                args["timeout_seconds"] != 0,
+            ),
             (Err(_), Ok(status)) => match status.outcome() {
-                ToolOutcome::Result { result: reply } => {
-                    let mut result = agent();
-                    result["reply"] = reply;
-                    ToolOutcome::Result { result }
-                }
+                ToolOutcome::Result { result: reply } => ToolOutcome::Result {
+                    result: json!({
+                        "agent_key": session, "agent_id": args["agent_id"], "session_id": session, "reply": reply,
+                    }),
+                },
                 outcome => outcome,
             },
             (Err(_), Err(_)) => ToolOutcome::failure("the subagent sent no result"),

@@ -5,7 +5,7 @@ use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{BackgroundTask, Category, Effect, TurnId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// How long a call waits by default, in seconds.
 const DEFAULT_WAIT: u64 = 60;
@@ -73,7 +73,7 @@ impl Tool for WaitAsyncResults {
         let ids: Vec<TurnId> = match &args.task_ids {
             Some(ids) => {
                 ids.iter().try_for_each(|id| cx.background_task(id).map(drop))?;
-                ids.clone()
+                ids.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect()
             }
             // Tasks that start later do not prolong the wait.
             None => {
@@ -84,7 +84,8 @@ impl Tool for WaitAsyncResults {
         if ids.is_empty() {
             return Err(ToolError::new("there are no background tasks to wait for"));
         }
-        if cx.empty_waits().get() >= MAX_EMPTY {
+        let has_ended = |id: &TurnId| known.iter().any(|task| task.id == *id && task.has_ended());
+        if cx.empty_waits().get() >= MAX_EMPTY && !ids.iter().any(has_ended) {
             return Err(ToolError::new(
                 "you have waited in vain twice: do other work, or end your turn; you will be shown the results",
             ));

@@ -132,6 +132,32 @@ fn an_abort_reaches_all_tasks() {
 }
 
 #[test]
+fn an_abort_is_followed_by_no_turn() {
+    let (stage, _) = stage_of(BackgroundTasks::Wake);
+    // One task ends during the turn, and the other is canceled.
+    let calls = json!([[spawn(READ, 0), spawn(&reads(20), 0)], [["read_it", {"key": "1"}]], [["read_it", {"key": "2"}]]]);
+    stage.post("t1", &calls.to_string());
+    stage.run();
+    (0..3).for_each(|_| stage.tick(ms(100)));
+    assert_eq!(post(&stage, "/abort")["aborted"], true);
+    stage.live(ms(60_000));
+    assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.started").count(), 1, "{:?}", stage.kinds());
+    assert_eq!(statuses(&stage)[1], "canceled");
+}
+
+#[test]
+fn an_interrupted_step_keeps_the_task_that_it_has_started() {
+    let stage = stage();
+    let calls = json!([[spawn(&reads(8), 0), ["ask_user", {"question": "Which?"}]]]);
+    stage.post("t1", &calls.to_string());
+    stage.settle_waiting();
+    stage.tick(ms(50));
+    post(&stage, "/abort");
+    assert_eq!(results(&stage, "t1")[0]["task_id"], tasks(&stage)[0]["id"]);
+    stage.settle();
+}
+
+#[test]
 fn an_erasure_reaches_all_tasks() {
     let stage = stage();
     stage.post("t1", &steps(&[spawn(WRITE, 0)]));

@@ -146,3 +146,19 @@ fn a_finished_task_does_not_exceed_the_limits_of_the_tenant() {
     assert_eq!(tasks(&stage)[0]["shown"], true);
     stage.check();
 }
+
+#[test]
+fn a_result_is_shown_again_if_its_turn_was_aborted() {
+    let (stage, models) = stage_of(BackgroundTasks::On);
+    stage.post("t1", &steps(&[spawn(READ, 0)]));
+    stage.live(ms(1_000));
+    let wait = json!(["ask_user", {"question": "Which?"}]);
+    stage.post("t2", &steps(&[wait]));
+    stage.settle_waiting();
+    assert_eq!(tasks(&stage)[0]["shown"], true);
+    post(&stage, "/abort");
+    stage.settle();
+    stage.post("t3", "[]");
+    stage.settle();
+    assert!(shown(&models).last().unwrap().contains("done: read x"), "{:?}", shown(&models));
+}
