@@ -13,7 +13,8 @@ use std::{
 };
 
 /// What the copy consists of.
-const SOURCES: [&str; 7] = ["Cargo.toml", "Cargo.lock", "docs/openapi.json", "src", "sim", "worker", "bench"];
+const SOURCES: [&str; 8] =
+    ["Cargo.toml", "Cargo.lock", "docs/openapi.json", "src", "sim", "worker", "bench", "cli"];
 /// The module of the copied core that the changes use.
 const SWITCH: &str = "//! The active defect.
 
