@@ -126,14 +126,22 @@ impl Api {
 
     fn request(&self, method: Method, path: &str) -> Request<'_> {
         let mut url = self.url.clone();
-        url.set_path(&format!("{}{path}", self.url.path().trim_end_matches('/')));
+        let wanted = format!("{}{path}", self.url.path().trim_end_matches('/'));
+        url.set_path(&wanted);
+        let is_route = has_names(path) && url.path() == wanted;
         if let Some(user) = &self.user
             && !path.starts_with("/v1/admin/")
         {
             url.query_pairs_mut().append_pair("user", user);
         }
-        Request { api: self, method, url, headers: Vec::new(), body: Vec::new() }
+        Request { api: self, method, url, is_route, headers: Vec::new(), body: Vec::new() }
     }
+}
+
+/// Returns whether all segments of a path are names. `.`, `..` and an empty segment, which an argument can be, make it the
+/// path of another route.
+fn has_names(path: &str) -> bool {
+    path.split('/').skip(1).all(|segment| !matches!(segment, "" | "." | ".."))
 }
 
 /// A request that is being prepared.
@@ -141,6 +149,8 @@ pub struct Request<'a> {
     api: &'a Api,
     method: Method,
     url: Url,
+    /// Whether the URL has the path that the caller meant.
+    is_route: bool,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
 }
@@ -193,8 +203,13 @@ impl Request<'_> {
     /// Sends the request once.
     ///
     /// # Errors
-    /// `Refused` for a response that is an error, `Connection` without a response.
+    /// `Usage` for an argument that leads to another route, `Refused` for a response that is an error, `Connection` without
+    /// a response.
     pub async fn once(&self) -> Result<Response> {
+        if !self.is_route {
+            let detail = "an id, and each name in a path, must not be empty, \".\" or \"..\"";
+            return Err(Error::Usage(detail.into()));
+        }
         let mut request = self.api.http.request(self.method.clone(), self.url.clone());
         if let Some(key) = &self.api.key {
             request = request.bearer_auth(key);
@@ -292,6 +307,19 @@ mod tests {
     fn ids_and_paths_are_encoded() {
         assert_eq!(segment("a/b c:ü"), "a%2Fb%20c%3A%C3%BC");
         assert_eq!(path("notes/a b.md"), "notes/a%20b.md");
+    }
+
+    #[tokio::test]
+    async fn an_argument_cannot_lead_to_another_route() {
+        let api = Api::new("http://127.0.0.1:1/agents", None, None).unwrap();
+        for name in ["../../memory", "a/./b", "..", "a//b", "a/", ""] {
+            let sent = api.delete(&format!("/v1/workspace/files/{}", path(name))).once().await;
+            assert!(matches!(sent, Err(Error::Usage(_))), "{name:?}: {sent:?}");
+        }
+        for name in ["a/b", "..a", "%2e%2e", "a\\..\\b"] {
+            let sent = api.delete(&format!("/v1/workspace/files/{}", path(name))).once().await;
+            assert!(matches!(sent, Err(Error::Connection { .. })), "{name:?}: {sent:?}");
+        }
     }
 
     #[test]
