@@ -10,7 +10,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -118,11 +118,12 @@ impl Pull {
         let mut kept = 0;
         for (name, text) in folder::files(definition)? {
             let path = super::files::place(&folder, &name)?;
-            let status = match fs::read_to_string(&path) {
-                Ok(old) if old == text => continue,
+            let status = match fs::read(&path) {
+                Ok(old) if old == text.as_bytes() => continue,
                 Ok(_) if !self.force => "kept",
                 Ok(_) => "replaced",
-                Err(_) => "created",
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "created",
+                Err(error) => return Err(error).in_file(&path),
             };
             if status == "kept" {
                 kept += 1;

@@ -17,6 +17,7 @@ fn a_file_is_written_read_and_removed() {
     assert_eq!(run(&["files", "ls", "notes/", "--json"], "").expect(0).json()["path"], "notes/a b.md");
     run(&["files", "rm", "notes/a b.md"], "").expect(0);
     run(&["files", "get", "notes/a b.md"], "").expect(4);
+    run(&["files", "rm", "../../memory"], "").expect(2);
 }
 
 #[test]
@@ -54,6 +55,11 @@ fn a_folder_is_compared_pushed_and_pulled() {
     run(&["pull", "fresh"]).expect(0);
     assert_eq!(fs::read_to_string(cli.folder().join("fresh/index.md")).unwrap(), "one\ntwo\n");
     run(&["push", "missing"]).expect(2);
+    run(&["diff", "missing"]).expect(2);
+    cli.run_with(&["files", "put", "-", "www/a/.Git/config", "--user", "cli-sync"], "x").expect(0);
+    let refused = run(&["pull", "fresh", "--force"]).expect(1);
+    assert!(refused.out.contains("refused   a/.Git/config"), "{refused:?}");
+    assert!(!cli.folder().join("fresh/a").exists());
 }
 
 #[test]

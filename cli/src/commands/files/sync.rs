@@ -2,7 +2,7 @@
 
 use super::{
     Layer, Place, file,
-    tree::{Local, LocalFile, etag, place, remote},
+    tree::{Local, LocalFile, etag, is_downloaded, place, remote},
 };
 use crate::{
     api::Api,
@@ -13,7 +13,12 @@ use crate::{
 use futures::{StreamExt as _, stream};
 use serde_json::json;
 use similar::TextDiff;
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 /// Requests at the same time.
 const CONCURRENCY: usize = 8;
@@ -39,6 +44,15 @@ impl Pair {
 
     fn query(&self) -> Vec<(&str, &str)> {
         self.place.query(Some(Layer::User))
+    }
+
+    /// Reads the folder, which must exist.
+    fn local(&self) -> Result<Local> {
+        if self.folder.is_dir() {
+            Local::read(&self.folder)
+        } else {
+            Err(Error::Usage(format!("{}: not a folder", self.folder.display())))
+        }
     }
 
     async fn remote(&self, api: &Api) -> Result<BTreeMap<String, String>> {
@@ -73,10 +87,7 @@ impl Push {
 
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
         let api = context.api()?;
-        let (local, remote) = (Local::read(&self.pair.folder)?, self.pair.remote(&api).await?);
-        if !self.pair.folder.is_dir() {
-            return Err(Error::Usage(format!("{}: not a folder", self.pair.folder.display())));
-        }
+        let (local, remote) = (self.pair.local()?, self.pair.remote(&api).await?);
         let mut report = Report::new(context.out);
         for path in &local.skipped {
             report.add("skipped", path, Some("not a file"))?;
@@ -154,6 +165,9 @@ impl Pull {
         let (mut wanted, folder) = (Vec::new(), &self.pair.folder);
         for (path, etag) in &remote {
             match local.files.get(path) {
+                _ if !is_downloaded(path) => {
+                    report.add("refused", path, Some("git and the system own this name"))?
+                }
                 Some(file) if file.etag == *etag => {}
                 Some(_) if !self.force => {
                     report.add("kept", path, Some("it differs; --force replaces it"))?
@@ -172,9 +186,19 @@ impl Pull {
             if let Some(parent) = target.parent() {
                 fs::create_dir_all(parent).in_file(parent)?;
             }
-            fs::write(&target, bytes).in_file(&target)?;
+            let what = if is_old { "replaced" } else { "created" };
+            // Someone may have created a file since the folder was read.
+            let mut options = File::options();
+            options.write(true).create(self.force).truncate(self.force).create_new(!self.force);
+            let written = options.open(&target).and_then(|mut file| file.write_all(&bytes));
             bar.inc(1);
-            bar.suspend(|| report.add(if is_old { "replaced" } else { "created" }, path, None))?;
+            bar.suspend(|| match written {
+                Ok(()) => report.add(what, path, None),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    report.add("kept", path, Some("it exists; --force replaces it"))
+                }
+                Err(error) => Err(error).in_file(&target),
+            })?;
         }
         bar.finish_and_clear();
         report.end()
@@ -196,7 +220,7 @@ pub(crate) struct Diff {
 impl Diff {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
         let api = context.api()?;
-        let (local, remote) = (Local::read(&self.pair.folder)?, self.pair.remote(&api).await?);
+        let (local, remote) = (self.pair.local()?, self.pair.remote(&api).await?);
         let removed = remote.keys().filter(|_| self.delete);
         let mut paths: Vec<&String> = local.files.keys().chain(removed).collect();
         paths.sort();

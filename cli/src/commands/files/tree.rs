@@ -13,7 +13,7 @@ use std::{
 };
 use walkdir::WalkDir;
 
-/// Files and folders that are never uploaded.
+/// Files and folders that are neither uploaded nor downloaded: git runs programs that `.git/config` names.
 const SKIPPED: &[&str] = &[".git", ".DS_Store"];
 
 /// The files of a folder by their path in it, with `/` between names. Each has the etag that the server would give it.
@@ -36,7 +36,7 @@ impl Local {
         if !folder.exists() {
             return Ok(local);
         }
-        let is_wanted = |entry: &walkdir::DirEntry| !SKIPPED.iter().any(|name| entry.file_name() == *name);
+        let is_wanted = |entry: &walkdir::DirEntry| !is_skipped(&entry.file_name().to_string_lossy());
         for entry in WalkDir::new(folder).min_depth(1).sort_by_file_name().into_iter().filter_entry(is_wanted)
         {
             let entry = entry.map_err(|e| Error::Io(e.into()))?;
@@ -52,6 +52,13 @@ impl Local {
         }
         Ok(local)
     }
+}
+
+/// Returns whether a name is one of those that are skipped. Some file systems ignore case, and Windows a dot or a space at
+/// the end.
+fn is_skipped(name: &str) -> bool {
+    let name = name.trim_end_matches(['.', ' ']);
+    SKIPPED.iter().any(|skipped| name.eq_ignore_ascii_case(skipped))
 }
 
 /// Returns the etags of the files of a workspace below a folder, by their path in this folder.
@@ -76,13 +83,20 @@ pub(super) fn etag(bytes: &[u8]) -> String {
     format!("\"{hex}\"")
 }
 
+/// Returns whether a download may write this path of the server.
+pub(super) fn is_downloaded(path: &str) -> bool {
+    !path.split(['/', '\\']).any(is_skipped)
+}
+
 /// Returns the place of a file in a folder. The path comes from the server, so it must not lead out of the folder: not by
-/// its names, and not by links.
+/// its names, and not by links. Nor may it have a name that is never downloaded.
 pub(crate) fn place(folder: &Path, path: &str) -> Result<PathBuf> {
     let is_inside = Path::new(path).components().all(|name| matches!(name, Component::Normal(_)));
     let target = folder.join(path);
     let is_linked = target.ancestors().take_while(|part| *part != folder).any(Path::is_symlink);
-    if is_inside && !is_linked && !path.is_empty() {
+    if !is_downloaded(path) {
+        Err(Error::Incomplete(format!("{path}: git and the system own this name")))
+    } else if is_inside && !is_linked && !path.is_empty() {
         Ok(target)
     } else {
         Err(Error::Incomplete(format!("{path}: the path leads out of {}", folder.display())))
@@ -114,10 +128,18 @@ mod tests {
     }
 
     #[test]
+    fn a_download_does_not_write_into_git() {
+        for path in [".git/config", "a/.GIT/hooks/post-checkout", ".git./config", "a\\.git\\config"] {
+            assert!(!is_downloaded(path), "{path}");
+        }
+        assert!(is_downloaded(".github/workflows/ci.yml") && is_downloaded("a/.gitignore"));
+    }
+
+    #[test]
     fn a_path_of_the_server_cannot_leave_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(place(folder.path(), "a/b").unwrap(), folder.path().join("a/b"));
-        for path in ["../a", "a/../../b", "/etc/passwd", ""] {
+        for path in ["../a", "a/../../b", "/etc/passwd", "rules/.git/config", ""] {
             assert!(place(folder.path(), path).is_err(), "{path}");
         }
         #[cfg(unix)]
