@@ -77,8 +77,9 @@ impl Wait {
     pub fn details(&self) -> Option<String> {
         match self.call.kind.as_str() {
             "plan" => self.call.payload["plan"].as_str().map(str::to_owned),
-            "approval" if self.call.args.is_object() => serde_json::to_string_pretty(&self.call.args).ok(),
-            _ => None,
+            "question" => None,
+            _ if self.call.args.is_null() => None,
+            _ => serde_json::to_string_pretty(&self.call.args).ok(),
         }
     }
 
@@ -91,7 +92,7 @@ impl Wait {
     pub fn hint(&self) -> &'static str {
         match self.call.kind.as_str() {
             "approval" => {
-                "y approve · n decline · a always this tool · c always this category · or a reason to decline"
+                "y approve · n decline · A always this tool · C always this category · or a reason to decline"
             }
             "plan" => "y approve · n reject · or what to change",
             "question" if self.is_multi() => "numbers or answers, with commas between them",
@@ -117,8 +118,9 @@ impl Wait {
         Some(match (self.call.kind.as_str(), text) {
             ("approval", "y" | "Y" | "yes") => Resolution::Approve,
             ("approval", "n" | "N" | "no") => Resolution::Decline(None),
-            ("approval", "a") => Resolution::AlwaysTool,
-            ("approval", "c") => Resolution::AlwaysCategory,
+            // Capital letters, because they also allow calls that the user has not seen.
+            ("approval", "A") => Resolution::AlwaysTool,
+            ("approval", "C") => Resolution::AlwaysCategory,
             ("approval", reason) => Resolution::Decline(Some(reason.to_owned())),
             ("plan", "y" | "Y" | "yes") => review("approved", ""),
             ("plan", "n" | "N" | "no") => review("rejected", ""),
@@ -174,7 +176,8 @@ mod tests {
     fn a_text_is_a_decision_a_review_or_an_answer() {
         let approval = wait("approval", Value::Null);
         assert_eq!(approval.read("y"), Some(Resolution::Approve));
-        assert_eq!(approval.read("a"), Some(Resolution::AlwaysTool));
+        assert_eq!(approval.read("A"), Some(Resolution::AlwaysTool));
+        assert_eq!(approval.read("a"), Some(Resolution::Decline(Some("a".into()))));
         assert_eq!(approval.read(" not now "), Some(Resolution::Decline(Some("not now".into()))));
         assert_eq!(approval.read(" "), None);
         let plan = wait("plan", json!({"plan": "1.", "path": "p.md"}));

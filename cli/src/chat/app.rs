@@ -4,12 +4,16 @@ use super::{
     conversation::{Activity, Conversation},
     input::Input,
     items::Layout,
-    requests::Request,
+    requests::{Change, Request},
 };
+use crate::error::Error;
 use crossterm::event::{Event as TerminalEvent, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::time::{Duration, Instant};
 
 /// Lines that a key scrolls.
 const PAGE: usize = 10;
+/// Time for which a call is shown before keys decide it: those pressed earlier were meant for something else.
+const READING: Duration = Duration::from_millis(500);
 
 /// Everything that is drawn.
 pub(super) struct App {
@@ -22,6 +26,10 @@ pub(super) struct App {
     pub(super) layout: Layout,
     /// Lines below the shown ones.
     pub(super) scroll: usize,
+    /// The call that waits for the user, as it is shown.
+    pub(super) shown: Option<Shown>,
+    /// Whether a decision or an answer is on its way to the server.
+    pub(super) is_deciding: bool,
     /// Whether tool calls are shown in full.
     pub(super) is_expanded: bool,
     /// Why the connection is lost.
@@ -32,6 +40,19 @@ pub(super) struct App {
     pub(super) is_leaving: bool,
     /// Counts the redraws, for the sign of activity.
     pub(super) frame: usize,
+}
+
+/// How the first call that waits is shown.
+pub(super) struct Shown {
+    /// Its session and its id.
+    call: (String, String),
+    since: Instant,
+    /// Whether it has been shown long enough.
+    pub(super) is_read: bool,
+    /// Lines above the shown ones.
+    pub(super) above: usize,
+    /// Lines below the shown ones.
+    pub(super) below: usize,
 }
 
 /// What a key leads to.
@@ -52,11 +73,57 @@ impl App {
             input: Input::new(),
             layout: Layout::default(),
             scroll: 0,
+            shown: None,
+            is_deciding: false,
             is_expanded: false,
             lost: None,
             error: None,
             is_leaving: false,
             frame: 0,
+        }
+    }
+
+    /// Notes which call is shown from now on.
+    pub(super) fn show(&mut self, now: Instant) {
+        let first = self.conversation.waits.first();
+        let call = first.map(|wait| (wait.session.clone(), wait.call.call_id.clone()));
+        match (&mut self.shown, call) {
+            (Some(shown), Some(call)) if shown.call == call => shown.is_read = now >= shown.since + READING,
+            (_, call) => {
+                self.shown = call.map(|call| Shown { call, since: now, is_read: false, above: 0, below: 0 });
+            }
+        }
+    }
+
+    /// Returns whether the user can decide about the call that is shown.
+    pub(super) fn can_decide(&self) -> bool {
+        !self.is_deciding && self.shown.as_ref().is_some_and(|shown| shown.is_read)
+    }
+
+    /// Notes what a request has changed.
+    pub(super) fn done(&mut self, request: &Request, change: Option<Change>) {
+        if let Request::Resolve(wait, _) = request {
+            self.is_deciding = false;
+            self.conversation.waits.retain(|waiting| waiting.call.call_id != wait.call.call_id);
+        }
+        match change {
+            // An accepted message waits in the queue if a turn runs, or else its turn begins at once.
+            Some(Change::Accepted(turn)) if self.conversation.activity != Activity::Idle => {
+                self.conversation.enqueue(Some(turn));
+            }
+            Some(Change::Dropped(turn)) => self.conversation.dequeue(Some(turn)),
+            Some(Change::Accepted(_)) | None => {}
+        }
+    }
+
+    /// Shows why a request failed, and returns its text to the user.
+    pub(super) fn failed(&mut self, request: &Request, error: &Error) {
+        self.error = Some(error.to_string());
+        if matches!(request, Request::Resolve(..)) {
+            self.is_deciding = false;
+        }
+        if let Some(text) = request.text() {
+            self.input.restore(&text);
         }
     }
 
@@ -87,9 +154,10 @@ impl App {
             }
             KeyCode::Enter => return self.enter(),
             KeyCode::BackTab => return self.next_mode(),
-            KeyCode::PageUp => self.scroll += PAGE,
-            KeyCode::PageDown => self.scroll = self.scroll.saturating_sub(PAGE),
-            KeyCode::Char(c) if !is_control && self.input.is_empty() => {
+            KeyCode::PageUp => self.page_up(),
+            KeyCode::PageDown => self.page_down(),
+            // A key that is held down was meant for what was shown when it was pressed.
+            KeyCode::Char(c) if !is_control && self.input.is_empty() && key.kind == KeyEventKind::Press => {
                 if let Some(action) = self.shortcut(c) {
                     return action;
                 }
@@ -103,6 +171,21 @@ impl App {
         Action::None
     }
 
+    /// Scrolls up: first the call that waits, and then the conversation above it.
+    fn page_up(&mut self) {
+        match &mut self.shown {
+            Some(shown) if shown.above > 0 => shown.above = shown.above.saturating_sub(PAGE),
+            _ => self.scroll += PAGE,
+        }
+    }
+
+    fn page_down(&mut self) {
+        match &mut self.shown {
+            Some(shown) if self.scroll == 0 && shown.below > 0 => shown.above += PAGE.min(shown.below),
+            _ => self.scroll = self.scroll.saturating_sub(PAGE),
+        }
+    }
+
     /// Aborts the turn; without one, or at the second time, leaves.
     fn interrupt(&mut self) -> Action {
         if self.is_leaving {
@@ -114,9 +197,9 @@ impl App {
 
     /// Resolves the first call that waits, if the key is one of those that it accepts.
     fn shortcut(&mut self, key: char) -> Option<Action> {
-        let wait = self.conversation.waits.first()?;
+        let wait = self.conversation.waits.first().filter(|_| self.can_decide())?;
         let is_key = match wait.call.kind.as_str() {
-            "approval" => "ynac".contains(key),
+            "approval" => "ynAC".contains(key),
             "plan" => "yn".contains(key),
             "question" if !wait.is_multi() => {
                 key.to_digit(10).is_some_and(|digit| (1..=wait.options().len()).contains(&(digit as usize)))
@@ -124,24 +207,37 @@ impl App {
             _ => false,
         };
         let resolution = wait.read(&key.to_string()).filter(|_| is_key)?;
-        Some(Action::Send(Request::Resolve(Box::new(wait.clone()), resolution)))
+        let request = Request::Resolve(Box::new(wait.clone()), resolution);
+        self.is_deciding = true;
+        Some(Action::Send(request))
     }
 
     /// Sends what was written: a command, an answer to what waits, or a message.
     fn enter(&mut self) -> Action {
-        let text = self.input.take();
+        let text = self.input.text();
         if text.trim().is_empty() {
+            self.input.take();
             return Action::None;
         }
-        self.scroll = 0;
         self.error = None;
         if let Some(action) = self.command(text.trim()) {
+            self.input.take();
+            self.scroll = 0;
             return action;
         }
-        let resolved =
-            self.conversation.waits.first().and_then(|wait| Some((wait.clone(), wait.read(&text)?)));
+        let first = self.conversation.waits.first();
+        if first.is_some() && !self.can_decide() {
+            // The text may be meant for something else than the call that has just appeared.
+            return Action::None;
+        }
+        let resolved = first.and_then(|wait| Some((wait.clone(), wait.read(&text)?)));
+        self.input.take();
+        self.scroll = 0;
         Action::Send(match resolved {
-            Some((wait, resolution)) => Request::Resolve(Box::new(wait), resolution),
+            Some((wait, resolution)) => {
+                self.is_deciding = true;
+                Request::Resolve(Box::new(wait), resolution)
+            }
             None => Request::Message(text),
         })
     }
@@ -213,6 +309,13 @@ mod tests {
         app.conversation.apply(&Received::parse(&event.to_string()).unwrap());
     }
 
+    /// Shows a call until the user has read it.
+    fn read(app: &mut App) {
+        let now = Instant::now();
+        app.show(now);
+        app.show(now + READING);
+    }
+
     #[test]
     fn text_is_a_message_or_a_command() {
         let mut app = app();
@@ -226,23 +329,77 @@ mod tests {
         assert_eq!(write(&mut app, "  "), Action::None);
     }
 
+    fn resolve(app: &App, resolution: Resolution) -> Request {
+        Request::Resolve(Box::new(app.conversation.waits[0].clone()), resolution)
+    }
+
     #[test]
-    fn an_approval_takes_a_key_or_a_reason() {
-        let resolve = |app: &App, resolution| {
-            Action::Send(Request::Resolve(Box::new(app.conversation.waits[0].clone()), resolution))
-        };
+    fn a_call_takes_a_key_or_a_text() {
+        let payload = json!({"options": [{"label": "red"}]});
+        let reason = || Resolution::Decline(Some("too risky".into()));
+        for (kind, keys, resolution) in [
+            ("approval", "y", Resolution::Approve),
+            ("approval", "A", Resolution::AlwaysTool),
+            ("question", "1", Resolution::Answer("red".into())),
+        ] {
+            let mut app = app();
+            waiting(&mut app, kind, payload.clone());
+            read(&mut app);
+            let pressed = press(&mut app, KeyCode::Char(keys.chars().next().unwrap()), KeyModifiers::NONE);
+            assert_eq!(pressed, Action::Send(resolve(&app, resolution)), "{keys}");
+        }
+        for (kind, resolution) in
+            [("approval", reason()), ("question", Resolution::Answer("too risky".into()))]
+        {
+            let mut app = app();
+            waiting(&mut app, kind, payload.clone());
+            read(&mut app);
+            assert_eq!(write(&mut app, "too risky"), Action::Send(resolve(&app, resolution)));
+        }
+        // The first letter of a reason may look like a key.
         let mut app = app();
         waiting(&mut app, "approval", json!(null));
-        let pressed = press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
-        assert_eq!(pressed, resolve(&app, Resolution::Approve));
-        assert_eq!(
-            write(&mut app, "too risky"),
-            resolve(&app, Resolution::Decline(Some("too risky".into())))
-        );
-        waiting(&mut app, "question", json!({"options": [{"label": "red"}]}));
-        let pressed = press(&mut app, KeyCode::Char('1'), KeyModifiers::NONE);
-        assert_eq!(pressed, resolve(&app, Resolution::Answer("red".into())));
-        assert_eq!(write(&mut app, "blue"), resolve(&app, Resolution::Answer("blue".into())));
+        read(&mut app);
+        let declined = Resolution::Decline(Some("can it wait?".into()));
+        assert_eq!(write(&mut app, "can it wait?"), Action::Send(resolve(&app, declined)));
+    }
+
+    #[test]
+    fn keys_that_were_pressed_before_a_call_was_read_do_not_decide_it() {
+        let mut app = app();
+        waiting(&mut app, "approval", json!(null));
+        app.show(Instant::now());
+        assert_eq!(write(&mut app, "y"), Action::None);
+        assert_eq!(app.input.text(), "y");
+        app.input.take();
+        read(&mut app);
+        let key = KeyEvent::new_with_kind(KeyCode::Char('y'), KeyModifiers::NONE, KeyEventKind::Repeat);
+        assert_eq!(app.handle(&TerminalEvent::Key(key)), Action::None);
+    }
+
+    #[test]
+    fn a_decision_on_its_way_is_the_only_one() {
+        let mut app = app();
+        waiting(&mut app, "approval", json!(null));
+        read(&mut app);
+        let request = resolve(&app, Resolution::Approve);
+        assert_eq!(press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE), Action::Send(request.clone()));
+        assert_eq!(press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE), Action::None);
+        app.input.take();
+        app.failed(&request, &Error::Waiting);
+        assert_eq!(press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE), Action::Send(request.clone()));
+        app.done(&request, None);
+        assert!(app.conversation.waits.is_empty());
+    }
+
+    #[test]
+    fn a_refused_text_returns_into_the_input() {
+        let mut app = app();
+        let sent = Request::Message("hello".into());
+        assert_eq!(write(&mut app, "hello"), Action::Send(sent.clone()));
+        press(&mut app, KeyCode::Char('x'), KeyModifiers::NONE);
+        app.failed(&sent, &Error::Waiting);
+        assert_eq!(app.input.text(), "hello\nx");
     }
 
     #[test]

@@ -21,19 +21,40 @@ const MAX_TASKS: usize = 6;
 /// Draws everything, from the state alone.
 pub(super) fn draw(frame: &mut Frame, app: &mut App) {
     let area = frame.area();
-    let aside = aside(app, area);
+    let (overview, body, hint) = (overview(app), body(app, area.width), hint(app));
+    let height = |text: &Text<'static>| wrapped(text.clone()).line_count(area.width);
     // What waits may be long, such as a plan; at least a third of the terminal shows the conversation.
-    let aside_height = Paragraph::new(aside.clone()).wrap(Wrap { trim: false }).line_count(area.width);
-    let aside_height = u16::try_from(aside_height).unwrap_or(u16::MAX).min(area.height * 2 / 3);
-    let [conversation, beside, input, status] = Areas::vertical([
+    let limit = usize::from(area.height) * 2 / 3;
+    let hint_height = height(&hint).min(limit);
+    let all = height(&body);
+    let is_cut = all > limit - hint_height;
+    // A line says how much is hidden.
+    let shown = all.min(limit.saturating_sub(hint_height + usize::from(is_cut)));
+    let mut above = 0;
+    if let Some(place) = &mut app.shown {
+        place.above = place.above.min(all - shown);
+        place.below = all - shown - place.above;
+        above = place.above;
+    }
+    let cut = if is_cut { cut_line(above, all - shown - above) } else { Text::default() };
+    let overview_height =
+        height(&overview).min(limit.saturating_sub(hint_height + shown + usize::from(is_cut)));
+    let rows = |lines: usize| Constraint::Length(u16::try_from(lines).unwrap_or(u16::MAX));
+    let [conversation, beside, call, more, keys, input, status] = Areas::vertical([
         Constraint::Min(1),
-        Constraint::Length(aside_height),
+        rows(overview_height),
+        rows(shown),
+        rows(usize::from(is_cut)),
+        rows(hint_height),
         Constraint::Length(app.input.height() + 2),
         Constraint::Length(1),
     ])
     .areas(area);
     draw_conversation(frame, app, conversation);
-    frame.render_widget(Paragraph::new(aside).wrap(Wrap { trim: false }), beside);
+    frame.render_widget(wrapped(overview), beside);
+    frame.render_widget(wrapped(body).scroll((u16::try_from(above).unwrap_or(u16::MAX), 0)), call);
+    frame.render_widget(cut, more);
+    frame.render_widget(wrapped(hint), keys);
     let block = Block::new().borders(Borders::TOP | Borders::BOTTOM).border_style(DIM);
     let inner = block.inner(input);
     frame.render_widget(block, input);
@@ -41,6 +62,10 @@ pub(super) fn draw(frame: &mut Frame, app: &mut App) {
     frame.render_widget(Span::styled("› ", ACCENT), mark);
     frame.render_widget(app.input.widget(), text);
     frame.render_widget(status_line(app), status);
+}
+
+fn wrapped(text: Text<'static>) -> Paragraph<'static> {
+    Paragraph::new(text).wrap(Wrap { trim: false })
 }
 
 /// Draws the end of the conversation, or what is above it if the user has scrolled.
@@ -63,8 +88,8 @@ fn draw_conversation(frame: &mut Frame, app: &mut App, area: Rect) {
     }
 }
 
-/// Returns what stands between the conversation and the input: tasks, the queue, and what waits for the user.
-fn aside(app: &App, area: Rect) -> Text<'static> {
+/// Returns the tasks and the queue.
+fn overview(app: &App) -> Text<'static> {
     let mut text = Text::default();
     let conversation = &app.conversation;
     let is_open = conversation.tasks.iter().any(|task| task.status != "completed");
@@ -80,32 +105,46 @@ fn aside(app: &App, area: Rect) -> Text<'static> {
         let count = conversation.queue.len();
         text.push_line(Line::styled(format!("{count} queued (/drop N removes one)"), DIM));
     }
-    if let Some(wait) = conversation.waits.first() {
-        let count = conversation.waits.len();
-        let more = if count > 1 { format!(" (1 of {count})") } else { String::new() };
-        let style = WARNING.add_modifier(Modifier::BOLD);
-        let details = wait.details();
-        let title = if details.is_some() { wait.title() } else { wait.describe() };
-        text.push_line(Line::styled(format!("{title}{more}"), style));
-        if let Some(details) = details {
-            let is_plan = wait.call.kind == "plan";
-            let mut shown = if is_plan { markdown(&details, area.width) } else { Text::styled(details, DIM) };
-            let (all, limit) = (shown.lines.len(), usize::from(area.height / 2));
-            shown.lines.truncate(limit);
-            text.extend(shown);
-            if all > limit {
-                text.push_line(Line::styled(format!("… {} more lines (Ctrl-O, PgUp)", all - limit), DIM));
-            }
-        }
-        for (number, option) in wait.options().iter().enumerate() {
-            text.push_line(Line::styled(format!("  {}. {option}", number + 1), WARNING));
-        }
-        if wait.call.by.as_deref() == Some("approver") {
-            text.push_line(Line::styled("the approval needs a key with the scope approve", DIM));
-        }
-        text.push_line(Line::styled(wait.hint(), DIM));
+    text
+}
+
+/// Returns the call that waits for the user, in full.
+fn body(app: &App, width: u16) -> Text<'static> {
+    let mut text = Text::default();
+    let waits = &app.conversation.waits;
+    let Some(wait) = waits.first() else { return text };
+    let count = waits.len();
+    let more = if count > 1 { format!(" (1 of {count})") } else { String::new() };
+    let style = WARNING.add_modifier(Modifier::BOLD);
+    let details = wait.details();
+    let title = if details.is_some() { wait.title() } else { wait.describe() };
+    text.extend(Text::styled(format!("{title}{more}"), style));
+    if let Some(details) = details {
+        let is_plan = wait.call.kind == "plan";
+        text.extend(if is_plan { markdown(&details, width) } else { Text::styled(details, DIM) });
+    }
+    for (number, option) in wait.options().iter().enumerate() {
+        text.push_line(Line::styled(format!("  {}. {option}", number + 1), WARNING));
+    }
+    if wait.call.by.as_deref() == Some("approver") {
+        text.push_line(Line::styled("the approval needs a key with the scope approve", DIM));
     }
     text
+}
+
+/// Says what the user may enter, as soon as it has an effect.
+fn hint(app: &App) -> Text<'static> {
+    match app.conversation.waits.first() {
+        Some(_) if app.is_deciding => Text::styled("sending …", DIM),
+        Some(wait) if app.can_decide() => Text::styled(wait.hint(), DIM),
+        Some(_) => Text::styled("…", DIM),
+        None => Text::default(),
+    }
+}
+
+/// Says how many lines of the call are hidden.
+fn cut_line(above: usize, below: usize) -> Text<'static> {
+    Text::styled(format!("… {below} more lines below, {above} above (PgDn, PgUp)"), WARNING)
 }
 
 fn status_line(app: &App) -> Line<'static> {
@@ -142,8 +181,10 @@ fn status_line(app: &App) -> Line<'static> {
 mod tests {
     use super::*;
     use crate::wire::Received;
+    use crossterm::event::{Event as TerminalEvent, KeyCode, KeyEvent, KeyModifiers};
     use ratatui::{Terminal, backend::TestBackend};
     use serde_json::{Value, json};
+    use std::time::{Duration, Instant};
 
     fn screen(events: &[Value], scroll: usize) -> String {
         let mut app = App::new("s", "default", Vec::new());
@@ -151,8 +192,15 @@ mod tests {
             app.conversation.apply(&Received::parse(&event.to_string()).unwrap());
         }
         app.scroll = scroll;
+        let now = Instant::now();
+        app.show(now);
+        app.show(now + Duration::from_secs(1));
+        drawn(&mut app)
+    }
+
+    fn drawn(app: &mut App) -> String {
         let mut terminal = Terminal::new(TestBackend::new(60, 18)).unwrap();
-        terminal.draw(|frame| draw(frame, &mut app)).unwrap();
+        terminal.draw(|frame| draw(frame, app)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         let rows =
             buffer.content().chunks(60).map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>());
@@ -182,6 +230,33 @@ mod tests {
             "waiting for you · s · default",
         ] {
             assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn long_arguments_scroll_and_the_hint_stays() {
+        let mut app = App::new("s", "default", Vec::new());
+        let content = format!("start {} end", "word ".repeat(300));
+        let call =
+            json!({"call_id": "c", "kind": "approval", "name": "write_file", "args": {"content": content}});
+        let waiting = json!({"type": "turn.waiting", "turn": "t", "pending": [call]});
+        app.conversation.apply(&Received::parse(&waiting.to_string()).unwrap());
+        let now = Instant::now();
+        app.show(now);
+        let before = drawn(&mut app);
+        assert!(before.contains("approval write_file") && !before.contains("y approve"), "{before}");
+        app.show(now + Duration::from_secs(1));
+        let start = drawn(&mut app);
+        for part in ["start", "more lines below, 0 above", "y approve"] {
+            assert!(start.contains(part), "{part:?} is not in:\n{start}");
+        }
+        for _ in 0..9 {
+            app.handle(&TerminalEvent::Key(KeyEvent::new(KeyCode::PageDown, KeyModifiers::NONE)));
+            drawn(&mut app);
+        }
+        let end = drawn(&mut app);
+        for part in ["end\"", "… 0 more lines below", "y approve"] {
+            assert!(end.contains(part), "{part:?} is not in:\n{end}");
         }
     }
 

@@ -51,6 +51,13 @@ impl Input {
         self.area.insert_str(text.replace("\r\n", "\n").replace('\r', "\n"));
     }
 
+    /// Puts a text back that was taken, before what was written since then.
+    pub(super) fn restore(&mut self, text: &str) {
+        let newer = self.take();
+        let separator = if newer.is_empty() { "" } else { "\n" };
+        self.area = area(&format!("{text}{separator}{newer}"));
+    }
+
     /// Begins a new line.
     pub(super) fn new_line(&mut self) {
         self.area.insert_newline();

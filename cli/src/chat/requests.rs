@@ -39,6 +39,16 @@ pub(super) enum Change {
 }
 
 impl Request {
+    /// Returns the text that the user wrote, as the user wrote it.
+    pub(super) fn text(&self) -> Option<String> {
+        match self {
+            Self::Message(text) | Self::Resolve(_, Resolution::Decline(Some(text))) => Some(text.clone()),
+            Self::Steer(text) => Some(format!("/steer {text}")),
+            Self::Resolve(_, Resolution::Answer(answer)) => answer.as_str().map(str::to_owned),
+            _ => None,
+        }
+    }
+
     /// Sends the request. Most of what it changes arrives as events.
     pub(super) async fn send(&self, api: &Api, session: &str) -> Result<Option<Change>> {
         let path = format!("/v1/sessions/{}", segment(session));

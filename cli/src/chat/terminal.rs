@@ -4,7 +4,7 @@ use super::{
     app::{Action, App},
     conversation::Activity,
     draw::draw,
-    requests::Change,
+    requests::{Change, Request},
 };
 use crate::{
     api::{Api, segment},
@@ -20,21 +20,30 @@ use crossterm::{
 use futures::StreamExt as _;
 use ratatui::DefaultTerminal;
 use serde_json::Value;
-use std::{io, pin::pin, time::Duration};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use std::{
+    io,
+    pin::pin,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinSet,
+};
 
 /// Time between two signs of activity.
 const TICK: Duration = Duration::from_millis(120);
+/// Maximum time for which the last requests delay the end of the chat.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// What arrives from the server.
 enum News {
     Event(Box<Received>),
     Lost(Error),
     Connected,
-    /// What a request of the user has changed.
-    Change(Change),
-    /// A request, or the stream, was refused.
-    Failed(Error),
+    /// The outcome of a request of the user.
+    Done(Request, Result<Option<Change>>),
+    /// The server refuses to continue the stream.
+    Ended(Error),
 }
 
 /// Runs the chat until the user leaves.
@@ -70,42 +79,90 @@ async fn modes(api: &Api, agent: &str) -> Vec<String> {
 async fn chat(api: &Api, app: &mut App, terminal: &mut DefaultTerminal) -> Result<()> {
     let (sender, mut news) = unbounded_channel();
     let follower = tokio::spawn(follow(Follow::new(api, &app.session, "0"), sender.clone()));
+    let mut requests = Requests::new(api, &app.session, sender);
     let mut keys = EventStream::new();
     let mut ticks = tokio::time::interval(TICK);
     let mut terminated = pin!(terminated());
     let result = loop {
+        app.show(Instant::now());
         terminal.draw(|frame| draw(frame, app))?;
         app.frame += 1;
+        let is_moving = app.conversation.activity == Activity::Running
+            || app.shown.as_ref().is_some_and(|shown| !shown.is_read);
         tokio::select! {
             key = keys.next() => match key {
                 Some(event) => match app.handle(&event?) {
                     Action::None => {}
                     Action::Leave => break Ok(()),
-                    Action::Send(request) => {
-                        let (api, session, sender) = (api.clone(), app.session.clone(), sender.clone());
-                        tokio::spawn(async move {
-                            let news = match request.send(&api, &session).await {
-                                Ok(change) => change.map(News::Change),
-                                Err(error) => Some(News::Failed(error)),
-                            };
-                            // The chat may have ended in the meantime.
-                            news.map(|news| sender.send(news));
-                        });
-                    }
+                    Action::Send(request) => requests.send(request),
                 },
                 None => break Ok(()),
             },
-            Some(first) = news.recv() => receive(app, first, &mut news),
+            Some(first) = news.recv() => {
+                if let Err(error) = receive(app, first, &mut news) {
+                    break Err(error);
+                }
+            }
             () = &mut terminated => break Err(Error::Interrupted),
-            _ = ticks.tick(), if app.conversation.activity == Activity::Running => {}
+            _ = ticks.tick(), if is_moving => {}
         }
     };
     follower.abort();
-    result
+    requests.end().await;
+    // The chat can no longer show a request that fails now.
+    result.and_then(|()| last_failure(&mut news))
+}
+
+/// The requests of the user, in the order in which they were made.
+struct Requests {
+    sender: UnboundedSender<Request>,
+    api: Api,
+    session: String,
+    news: UnboundedSender<News>,
+    tasks: JoinSet<()>,
+}
+
+impl Requests {
+    fn new(api: &Api, session: &str, news: UnboundedSender<News>) -> Self {
+        let (sender, mut queue) = unbounded_channel();
+        let mut requests =
+            Self { sender, api: api.clone(), session: session.to_owned(), news, tasks: JoinSet::new() };
+        let (api, session, news) = (api.clone(), session.to_owned(), requests.news.clone());
+        requests.tasks.spawn(async move {
+            while let Some(request) = queue.recv().await {
+                perform(request, &api, &session, &news).await;
+            }
+        });
+        requests
+    }
+
+    fn send(&mut self, request: Request) {
+        if request == Request::Abort {
+            // What it aborts must not wait for requests that are repeated.
+            let (api, session, news) = (self.api.clone(), self.session.clone(), self.news.clone());
+            self.tasks.spawn(async move { perform(request, &api, &session, &news).await });
+        } else {
+            // The queue ends only after this sender.
+            let _ = self.sender.send(request);
+        }
+    }
+
+    /// Waits until the requests have their responses, but not for a server that cannot be reached.
+    async fn end(mut self) {
+        drop(self.sender);
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LEAVING, all).await;
+    }
+}
+
+async fn perform(request: Request, api: &Api, session: &str, news: &UnboundedSender<News>) {
+    let result = request.send(api, session).await;
+    // The chat may have ended in the meantime.
+    let _ = news.send(News::Done(request, result));
 }
 
 /// Adds what has arrived, all of it at once: a long history is drawn once, and not after each event.
-fn receive(app: &mut App, first: News, news: &mut UnboundedReceiver<News>) {
+fn receive(app: &mut App, first: News, news: &mut UnboundedReceiver<News>) -> Result<()> {
     let mut next = Some(first);
     while let Some(item) = next {
         match item {
@@ -115,16 +172,23 @@ fn receive(app: &mut App, first: News, news: &mut UnboundedReceiver<News>) {
             }
             News::Lost(error) => app.lost = Some(error.to_string()),
             News::Connected => app.lost = None,
-            // An accepted message waits in the queue if a turn runs, or else its turn begins at once.
-            News::Change(Change::Accepted(turn)) if app.conversation.activity != Activity::Idle => {
-                app.conversation.enqueue(Some(turn));
-            }
-            News::Change(Change::Accepted(_)) => {}
-            News::Change(Change::Dropped(turn)) => app.conversation.dequeue(Some(turn)),
-            News::Failed(error) => app.error = Some(error.to_string()),
+            News::Done(request, Ok(change)) => app.done(&request, change),
+            News::Done(request, Err(error)) => app.failed(&request, &error),
+            News::Ended(error) => return Err(error),
         }
         next = news.try_recv().ok();
     }
+    Ok(())
+}
+
+/// Returns the first failure among the outcomes of the last requests.
+fn last_failure(news: &mut UnboundedReceiver<News>) -> Result<()> {
+    while let Ok(item) = news.try_recv() {
+        if let News::Done(_, Err(error)) = item {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 async fn follow(mut events: Follow, sender: UnboundedSender<News>) {
@@ -135,7 +199,7 @@ async fn follow(mut events: Follow, sender: UnboundedSender<News>) {
             Ok(Step::Connected) => News::Connected,
             Ok(Step::Idle) => return,
             Err(error) => {
-                let _ = sender.send(News::Failed(error));
+                let _ = sender.send(News::Ended(error));
                 return;
             }
         };

@@ -16,7 +16,8 @@ Keys:
   Shift-Tab      switches the mode
   Up, Down       earlier messages
   PgUp, PgDn     scroll; Ctrl-O shows tool calls in full
-  y n a c        approve, decline, always allow the tool, always allow its category
+  y n A C        approve, decline, always allow the tool, always allow its category
+  Space          begins a reason to decline, whatever its first letter is
 In a terminal, these messages are commands:
   /mode NAME  /model NAME  /steer TEXT  /abort  /drop N  /compact  /quit
 

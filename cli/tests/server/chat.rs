@@ -57,6 +57,7 @@ fn a_question_and_a_plan_are_answered() {
     terminal.wait_for("idle");
     terminal.send("/tool ask_user {\"question\": \"Which color?\", \"options\": [{\"label\": \"red\"}, {\"label\": \"blue\"}]}");
     terminal.wait_for("2. blue");
+    terminal.wait_for("a number, or your answer");
     terminal.press("2");
     terminal.wait_for("✓ ask_user");
     terminal.wait_for("idle");
