@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let is_reported = matches!(error, Error::Waiting | Error::NoReply | Error::Interrupted);
             if context.out.json && !is_reported {
-                eprintln!("{}", error.to_json());
+                eprintln!("{}", output::escaped(&error.to_json().to_string()));
             } else if !is_reported {
                 eprintln!("error: {}", output::without_controls(&error.to_string()));
             }

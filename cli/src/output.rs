@@ -4,6 +4,7 @@ use crate::error::Result;
 use serde_json::Value;
 use std::{
     borrow::Cow,
+    fmt::Write as _,
     io::{self, IsTerminal as _, Write as _},
 };
 
@@ -71,7 +72,13 @@ impl Output {
 
     /// Returns the text as it may be printed: a model or a file must not control the terminal.
     fn shown(self, text: &str) -> Cow<'_, str> {
-        if !self.json && io::stdout().is_terminal() { without_controls(text) } else { text.into() }
+        if self.json {
+            escaped(text)
+        } else if io::stdout().is_terminal() {
+            without_controls(text)
+        } else {
+            text.into()
+        }
     }
 
     /// Starts a progress bar for work of this many units, which appears on a terminal only.
@@ -90,8 +97,32 @@ impl Output {
 
 /// Removes control characters, and with them escape sequences, but not line breaks and tabs.
 pub fn without_controls(text: &str) -> Cow<'_, str> {
-    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if text.contains(is_control) { text.replace(is_control, "").into() } else { text.into() }
+    let is_removed = |c: char| is_control(c) && c != '\n' && c != '\t';
+    if text.contains(is_removed) { text.replace(is_removed, "").into() } else { text.into() }
+}
+
+/// Escapes the control characters of JSON that may stay as they are in its strings.
+pub fn escaped(json: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| is_control(c) && c >= ' ';
+    if !json.contains(is_escaped) {
+        return json.into();
+    }
+    let mut text = String::new();
+    for c in json.chars() {
+        if is_escaped(c) {
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
+    text.into()
+}
+
+/// Returns whether a character controls the terminal, or the direction of the text around it, which can hide what a text
+/// says.
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns the text of a value in a table.
@@ -147,6 +178,13 @@ mod tests {
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
         assert_eq!(without_controls("a\u{1b}[2Jb\r\n\tc\u{9b}d"), "a[2Jb\n\tcd");
+        assert_eq!(without_controls("a\u{202e}b"), "ab");
+        let json = json!({"text": "a\u{9b}b\u{202e}\u{7f}\nü"}).to_string();
+        assert_eq!(escaped(&json), r#"{"text":"a\u009bb\u202e\u007f\nü"}"#);
+        assert_eq!(
+            serde_json::from_str::<Value>(&escaped(&json)).unwrap(),
+            serde_json::from_str::<Value>(&json).unwrap()
+        );
     }
 
     #[test]

@@ -131,13 +131,7 @@ impl TextPrinter {
 /// Never: a closed standard error does not matter.
 pub fn explain_waiting(out: Output, session: &str, pending: &[Pending]) -> Result<()> {
     for wait in Wait::all(session, pending) {
-        let (session, call) = (&wait.session, &wait.call.call_id);
-        let hint = match wait.call.kind.as_str() {
-            "approval" => format!("agentctl approve {session} {call}"),
-            "plan" => format!("agentctl answer {session} {call} '{{\"action\": \"approved\"}}'"),
-            _ => format!("agentctl answer {session} {call} '\"…\"'"),
-        };
-        out.note(&format!("waiting: {}\n  {hint}", wait.describe()))?;
+        out.note(&format!("waiting: {}\n  {}", wait.explain(), wait.command()))?;
     }
     Ok(())
 }

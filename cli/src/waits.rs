@@ -8,6 +8,7 @@ use crate::{
 };
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// A call that waits, in the session that made it: the one that is shown, or that of a subagent.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +81,29 @@ impl Wait {
             "question" => None,
             _ if self.call.args.is_null() => None,
             _ => serde_json::to_string_pretty(&self.call.args).ok(),
+        }
+    }
+
+    /// Describes the call in full: what a person must see before a decision or an answer.
+    pub fn explain(&self) -> String {
+        let mut text = match self.details() {
+            Some(details) => format!("{}\n{details}", self.title()),
+            None => self.describe(),
+        };
+        for (number, option) in self.options().iter().enumerate() {
+            let _ = write!(text, "\n  {}. {option}", number + 1);
+        }
+        text
+    }
+
+    /// Returns the command that resolves the call, and applies only to the arguments that are shown.
+    pub fn command(&self) -> String {
+        let (session, call) = (&self.session, &self.call.call_id);
+        match (self.call.kind.as_str(), &self.call.args_hash) {
+            ("approval", Some(hash)) => format!("agentctl approve {session} {call} --args-hash {hash}"),
+            ("approval", None) => format!("agentctl approve {session} {call}"),
+            ("plan", _) => format!("agentctl answer {session} {call} '{{\"action\": \"approved\"}}'"),
+            _ => format!("agentctl answer {session} {call} '\"…\"'"),
         }
     }
 
@@ -197,6 +221,15 @@ mod tests {
             wait("external", Value::Null).read("{\"ok\": true}"),
             Some(Resolution::Answer(json!({"ok": true})))
         );
+    }
+
+    #[test]
+    fn a_decision_is_suggested_with_all_arguments_and_their_hash() {
+        let mut approval = wait("approval", Value::Null);
+        approval.call.args = json!({"content": "x".repeat(500) + " and the end"});
+        approval.call.args_hash = Some("h".into());
+        assert!(approval.explain().contains(" and the end"));
+        assert_eq!(approval.command(), "agentctl approve s c --args-hash h");
     }
 
     #[test]

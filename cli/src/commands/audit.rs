@@ -37,8 +37,9 @@ impl Audit {
         let mut rows =
             context.api()?.list(&format!("{}/audit", route(&self.tenant)), &query, self.limit).await?;
         if !context.out.json {
-            for row in &mut rows {
-                row["who"] = who(&row["actor"]).into();
+            for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+                let who = row.get("actor").map(who).unwrap_or_default();
+                row.insert("who".to_owned(), who.into());
             }
         }
         context.out.list(&rows, &["at", "who", "action", "object"])

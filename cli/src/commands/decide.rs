@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const APPROVE_EXAMPLES: &str = "\
 Examples:
   agentctl sessions show deploy
-  agentctl approve deploy call_5_0
+  agentctl approve deploy call_5_0 --args-hash 2f7d…
   agentctl approve deploy call_5_0 --decline --reason 'Not on a Friday.'
   agentctl approve deploy call_5_0 --always tool
   echo '{\"path\": \"b.txt\", \"content\": \"hi\"}' | agentctl approve deploy call_5_0 --args -";
@@ -46,7 +46,8 @@ pub(crate) struct Approve {
     /// Allows later calls, too: of this tool, or of all tools of its category
     #[arg(long, value_enum)]
     always: Option<Always>,
-    /// Hash of the arguments that you saw: the decision is refused if the call has others
+    /// Hash of the arguments that you saw, which `agentctl sessions show` prints: the decision is refused if the call has
+    /// others
     #[arg(long, value_name = "HASH")]
     args_hash: Option<String>,
     /// Prints each event of the turn as a line of JSON

@@ -11,12 +11,12 @@ pub(crate) use {
 use crate::{
     api::path,
     context::Context,
-    error::{InFile as _, Result},
+    error::{Error, InFile as _, Result},
 };
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{self, Read as _, Write as _},
+    io::{self, IsTerminal as _, Read as _, Write as _},
     path::PathBuf,
 };
 
@@ -125,14 +125,18 @@ pub(crate) struct Get {
 
 impl Get {
     async fn run(self, context: &Context) -> Result<()> {
-        let request = context.api()?.get(&file(&self.path)).queries(&self.place.query(None)).bytes().await?;
+        let bytes = context.api()?.get(&file(&self.path)).queries(&self.place.query(None)).bytes().await?;
         match &self.output {
-            Some(output) => fs::write(output, request).in_file(output),
+            Some(output) => fs::write(output, bytes).in_file(output),
             None if context.out.json => {
-                let text = String::from_utf8_lossy(&request);
+                let text = str::from_utf8(&bytes).map_err(|_| {
+                    Error::Usage(format!("{}: not a text; save it with --output FILE", self.path))
+                })?;
                 context.out.line(&json!({"path": self.path, "content": text}).to_string())
             }
-            None => Ok(io::stdout().write_all(&request)?),
+            // A file must not control the terminal.
+            None if io::stdout().is_terminal() => context.out.piece(&String::from_utf8_lossy(&bytes)),
+            None => Ok(io::stdout().write_all(&bytes)?),
         }
     }
 }

@@ -23,7 +23,8 @@ Examples:
 
 /// Sends a message to a session, and prints the reply while it is written
 ///
-/// A session that does not exist is created. Ctrl-C aborts the turn, and a second one leaves while the turn continues.
+/// A session that does not exist is created. A message to a session that waits cancels its turn, and declines the calls
+/// that wait; `approve` and `answer` continue it instead. Ctrl-C aborts the turn, and a second one leaves while the turn continues.
 /// The exit code is 5 if the turn waits for a decision or an answer; the commands that continue it are then printed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

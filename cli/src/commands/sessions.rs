@@ -123,7 +123,7 @@ impl Show {
     async fn run(self, context: &Context) -> Result<()> {
         let api = context.api()?;
         let path = format!("/v1/sessions/{}", segment(&self.session));
-        let mut session: Value = api.get(&path).json().await?;
+        let mut session = Value::Object(api.get(&path).json().await?);
         session["messages"] = api.list(&format!("{path}/messages"), &[], usize::MAX).await?.into();
         context.out.value(&session, page)
     }
@@ -158,7 +158,7 @@ fn page(session: &Value) -> String {
     let pending = session["pending"].as_array().into_iter().flatten();
     let pending: Vec<_> = pending.filter_map(|call| Pending::deserialize(call).ok()).collect();
     for wait in Wait::all(cell(&session["id"]), &pending) {
-        let _ = writeln!(text, "\nwaiting: {} {}\n{}", wait.session, wait.call.call_id, wait.describe());
+        let _ = writeln!(text, "\nwaiting: {}\n  {}", wait.explain(), wait.command());
     }
     for queued in session["queue"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "\nqueued: {}", cell(&queued["turn"]));

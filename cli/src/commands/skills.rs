@@ -47,10 +47,11 @@ impl List {
     async fn run(self, context: &Context) -> Result<()> {
         let mut skills = context.api()?.list("/v1/skills", &[("agent", &self.agent)], usize::MAX).await?;
         if !context.out.json {
-            for skill in &mut skills {
+            for skill in skills.iter_mut().filter_map(Value::as_object_mut) {
                 // A malformed skill has an error in place of a description.
-                if let Some(error) = skill["error"].as_str() {
-                    skill["description"] = format!("error: {error}").into();
+                if let Some(error) = skill.get("error").and_then(Value::as_str) {
+                    let description = format!("error: {error}");
+                    skill.insert("description".to_owned(), description.into());
                 }
             }
         }

@@ -63,9 +63,9 @@ impl Usage {
             return context.out.line(&usage.to_string());
         }
         let mut rows = usage["data"].as_array().cloned().unwrap_or_default();
-        let mut total = usage["total"].clone();
-        total[group] = "total".into();
-        rows.push(total);
+        let mut total = usage["total"].as_object().cloned().unwrap_or_default();
+        total.insert(group.to_owned(), "total".into());
+        rows.push(total.into());
         context.out.list(
             &rows,
             &[
