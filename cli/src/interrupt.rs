@@ -1,6 +1,6 @@
 //! Signals: Ctrl-C, and the request to end.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use tokio::signal;
 
 /// Listens to Ctrl-C.
@@ -24,6 +24,17 @@ impl Interrupts {
         self.0.recv().await;
         #[cfg(not(unix))]
         let _ = signal::ctrl_c().await;
+    }
+
+    /// Does work that Ctrl-C ends.
+    ///
+    /// # Errors
+    /// `Interrupted`, and those of the work.
+    pub async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            result = work => result,
+            () = self.next() => Err(Error::Interrupted),
+        }
     }
 }
 

@@ -36,8 +36,12 @@ impl Show {
 ///
 /// # Errors
 /// What the server refuses, `Interrupted`, and a closed standard output.
-pub async fn print_turn(out: Output, show: Show, mut turn: Turn) -> Result<TurnResult> {
-    let mut interrupts = Interrupts::listen()?;
+pub async fn print_turn(
+    out: Output,
+    show: Show,
+    mut turn: Turn,
+    interrupts: &mut Interrupts,
+) -> Result<TurnResult> {
     let mut text = TextPrinter::new(out);
     let mut is_aborting = false;
     loop {
@@ -49,11 +53,7 @@ pub async fn print_turn(out: Output, show: Show, mut turn: Turn) -> Result<TurnR
                 }
                 is_aborting = true;
                 out.note("\nstopping the turn; press Ctrl-C again to leave")?;
-                let has_left_the_queue = tokio::select! {
-                    aborted = turn.abort() => aborted?,
-                    () = interrupts.next() => return Err(Error::Interrupted),
-                };
-                if has_left_the_queue {
+                if interrupts.unless(turn.abort()).await? {
                     out.note("the message has left the queue")?;
                     return Err(Error::NoReply);
                 }

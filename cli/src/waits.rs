@@ -3,7 +3,7 @@
 use crate::{
     api::{Api, segment},
     error::Result,
-    output::short,
+    output::{escaped, short, without_controls},
     wire::Pending,
 };
 use serde::Deserialize as _;
@@ -77,10 +77,10 @@ impl Wait {
     /// Returns what a person must see in full before a decision: the arguments, or the plan.
     pub fn details(&self) -> Option<String> {
         match self.call.kind.as_str() {
-            "plan" => self.call.payload["plan"].as_str().map(str::to_owned),
+            "plan" => self.call.payload["plan"].as_str().map(|plan| without_controls(plan).into_owned()),
             "question" => None,
             _ if self.call.args.is_null() => None,
-            _ => serde_json::to_string_pretty(&self.call.args).ok(),
+            _ => serde_json::to_string_pretty(&self.call.args).ok().map(|args| escaped(&args).into_owned()),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::{
     api::Api,
     context::Context,
     error::{Error, Result},
+    interrupt::Interrupts,
     printer::{Show, print_turn},
     turn::{Turn, TurnResult},
     waits::Wait,
@@ -16,14 +17,16 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 /// # Errors
 /// What the server refuses; `Waiting` and `NoReply` if the last turn has no reply.
 pub(crate) async fn run(context: &Context, api: &Api, session: &str) -> Result<()> {
-    let mut chat = Plain { context, api, session, lines: BufReader::new(tokio::io::stdin()).lines() };
+    let lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut chat = Plain { context, api, session, lines, interrupts: Interrupts::listen()? };
     let mut last = Ok(());
     // The session may wait since an earlier chat.
     chat.finish(None).await?;
-    while let Some(line) = chat.lines.next_line().await? {
+    while let Some(line) = chat.line().await? {
         if !line.trim().is_empty() {
-            let turn = Turn::post(api, session, "messages", &[], &json!({ "content": line })).await?;
-            let result = print_turn(context.out, Show::of(context, false), turn).await?;
+            let message = json!({ "content": line });
+            let turn = chat.interrupts.unless(Turn::post(api, session, "messages", &[], &message)).await?;
+            let result = chat.print(turn).await?;
             last = chat.finish(Some(result)).await?.map_or(Ok(()), |result| result.check());
         }
     }
@@ -35,16 +38,27 @@ struct Plain<'a> {
     api: &'a Api,
     session: &'a str,
     lines: Lines<BufReader<Stdin>>,
+    interrupts: Interrupts,
 }
 
 impl Plain<'_> {
+    /// Reads a line of the input.
+    async fn line(&mut self) -> Result<Option<String>> {
+        let lines = &mut self.lines;
+        self.interrupts.unless(async { Ok(lines.next_line().await?) }).await
+    }
+
+    async fn print(&mut self, turn: Turn) -> Result<TurnResult> {
+        print_turn(self.context.out, Show::of(self.context, false), turn, &mut self.interrupts).await
+    }
+
     /// Asks for decisions and answers until no turn waits. Returns the last result.
     async fn finish(&mut self, mut result: Option<TurnResult>) -> Result<Option<TurnResult>> {
-        while let Some((turn, waits)) = Turn::waiting(self.api, self.session).await? {
+        while let Some((turn, waits)) = self.interrupts.unless(Turn::waiting(self.api, self.session)).await? {
             for wait in waits {
                 self.ask(&wait).await?;
             }
-            result = Some(print_turn(self.context.out, Show::of(self.context, false), turn).await?);
+            result = Some(self.print(turn).await?);
         }
         Ok(result)
     }
@@ -52,18 +66,12 @@ impl Plain<'_> {
     /// Reads lines until one resolves the call. The end of the input leaves it waiting.
     async fn ask(&mut self, wait: &Wait) -> Result<()> {
         let out = self.context.out;
-        out.note(&format!("waiting: {}", wait.describe()))?;
-        if let Some(details) = wait.details() {
-            out.note(&details)?;
-        }
-        for (number, option) in wait.options().iter().enumerate() {
-            out.note(&format!("  {}. {option}", number + 1))?;
-        }
+        out.note(&format!("waiting: {}", wait.explain()))?;
         loop {
             out.note(&format!("({})", wait.hint()))?;
-            let line = self.lines.next_line().await?.ok_or(Error::Waiting)?;
+            let line = self.line().await?.ok_or(Error::Waiting)?;
             if let Some(resolution) = wait.read(&line) {
-                return wait.resolve(self.api, &resolution).await.map(drop);
+                return self.interrupts.unless(wait.resolve(self.api, &resolution)).await.map(drop);
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::{
     api::segment,
     context::Context,
     error::{Error, Result},
+    interrupt::Interrupts,
     printer::{Show, explain_waiting, print_turn},
     turn::Turn,
 };
@@ -125,7 +126,8 @@ fn parse(text: &str) -> Result<Value> {
 
 async fn resolve(context: &Context, session: &str, route: &str, body: &Value, events: bool) -> Result<()> {
     let turn = Turn::post(&context.api()?, session, route, &[], body).await?;
-    let result = print_turn(context.out, Show::of(context, events), turn).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let result = print_turn(context.out, Show::of(context, events), turn, &mut interrupts).await?;
     explain_waiting(context.out, session, &result.pending)?;
     result.check()
 }

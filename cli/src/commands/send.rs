@@ -4,6 +4,7 @@ use crate::{
     api::{Api, segment},
     context::Context,
     error::{Error, InFile as _, Result},
+    interrupt::Interrupts,
     printer::{Show, explain_waiting, print_turn},
     turn::Turn,
 };
@@ -97,7 +98,8 @@ impl Send {
                 .out
                 .value(&json!({"turn_id": turn.id(), "status": "running"}), |_| turn.id().to_owned());
         }
-        let result = print_turn(context.out, Show::of(context, self.events), turn).await?;
+        let mut interrupts = Interrupts::listen()?;
+        let result = print_turn(context.out, Show::of(context, self.events), turn, &mut interrupts).await?;
         explain_waiting(context.out, &self.session, &result.pending)?;
         result.check()
     }

@@ -6,6 +6,12 @@ use crate::{
     terminal::{CTRL_C, ENTER, PAGE_UP, SHIFT_TAB, Terminal, UP},
 };
 use serde_json::json;
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 /// Creates a session of the demo model with permission rules.
 fn session(id: &str, rules: serde_json::Value) {
@@ -162,6 +168,23 @@ fn a_refused_request_is_shown() {
     terminal.press("/mode sideways");
     terminal.press(ENTER);
     terminal.wait_for("validation_failed");
+}
+
+#[test]
+fn ctrl_c_ends_a_plain_chat_between_two_messages() {
+    let cli = Agentctl::new(shared());
+    let mut child = cli.command(&["chat", "cli-plain-stop"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "/say One.").unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    let id = child.id().to_string();
+    // The turn may still run: the first Ctrl-C then aborts it.
+    while child.try_wait().unwrap().is_none() {
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]
