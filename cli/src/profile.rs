@@ -160,6 +160,11 @@ impl Profiles {
             self.write("keys.toml", &keys)?;
         }
         let mut config = self.config()?;
+        let old = config.profiles.get(name).map(|profile| profile.key);
+        if (old, store) == (Some(KeyStore::Keyring), KeyStore::File) {
+            // The old key would stay in a keyring that cannot be opened now; the new one is stored all the same.
+            let _ = forget(name);
+        }
         config.profiles.insert(name.to_owned(), Profile { url: url.to_owned(), user, key: store });
         config.default.get_or_insert_with(|| name.to_owned());
         self.write("config.toml", &config)?;
@@ -192,13 +197,7 @@ impl Profiles {
             config.default = None;
         }
         match profile.key {
-            KeyStore::Keyring => {
-                // A key that is gone already is as good as removed.
-                let removed = keyring::Entry::new(SERVICE, name).and_then(|entry| entry.delete_credential());
-                removed
-                    .or_else(|e| if matches!(e, keyring::Error::NoEntry) { Ok(()) } else { Err(e) })
-                    .map_err(io::Error::other)?;
-            }
+            KeyStore::Keyring => forget(name)?,
             KeyStore::File => {
                 let mut keys: BTreeMap<String, String> = self.read("keys.toml")?;
                 keys.remove(name);
@@ -240,6 +239,14 @@ impl Profiles {
         file.write_all(text.as_bytes()).in_file(&path)?;
         file.persist(&path).map_err(|e| e.error).in_file(&path)?;
         Ok(())
+    }
+}
+
+/// Removes a key from the keyring. One that is gone already is as good as removed.
+fn forget(name: &str) -> Result<()> {
+    match keyring::Entry::new(SERVICE, name).and_then(|entry| entry.delete_credential()) {
+        Ok(()) | Err(keyring::Error::NoEntry) => Ok(()),
+        Err(error) => Err(Error::Io(io::Error::other(error))),
     }
 }
 

@@ -21,7 +21,8 @@ Examples:
 /// Stores the URL and the key of a server as a profile
 ///
 /// The key is read without an echo, or from standard input. It is checked, and then stored in the keyring of the operating
-/// system. Without a keyring it is stored in a file that only you can read. The first profile is the default one.
+/// system. Without a keyring it is stored in a file that only you can read. The first profile is the default one. A profile
+/// that exists keeps its URL and its user, unless you name others.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Login {
@@ -54,12 +55,16 @@ impl Login {
             return context.out.value(&json!({ "removed": name }), |_| format!("removed {name}"));
         }
         let name = context.global.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
-        let url = match &context.global.url {
-            Some(url) => url.clone(),
-            None => std::env::var("EDGE_HARNESS_URL").unwrap_or_else(|_| DEFAULT_URL.into()),
-        };
+        // A new key for an existing profile leaves its server and its user as they are.
+        let old = profiles.config()?.profiles.remove(name);
+        let stored = old.as_ref().map(|old| old.url.clone());
+        let environment = std::env::var("EDGE_HARNESS_URL").ok().filter(|url| !url.is_empty());
+        // As for other commands, the environment replaces only a profile that is not named.
+        let is_named = context.global.profile.is_some();
+        let known = if is_named { stored.or(environment) } else { environment.or(stored) };
+        let url = context.global.url.clone().or(known).unwrap_or_else(|| DEFAULT_URL.into());
         let key = read_key(&url)?;
-        let user = context.global.user.clone();
+        let user = context.global.user.clone().or_else(|| old.filter(|old| old.url == url)?.user);
         let role = check(&Api::new(&url, Some(key.clone()), user.clone())?).await?;
         let store = profiles.store(name, &url, user, &key, self.store)?;
         let place = match store {
@@ -100,10 +105,14 @@ fn read_key(url: &str) -> Result<String> {
 pub(super) async fn check(api: &Api) -> Result<&'static str> {
     match api.get("/v1/sessions").query("limit", "1").send().await {
         Ok(_) => Ok("tenant"),
-        Err(Error::Refused(problem)) if problem.status == 403 => {
-            let tenants = api.get("/v1/admin/tenants").query("limit", "1").send().await;
-            // A key of a tenant may lack the scope to read.
-            Ok(if tenants.is_ok() { "operator" } else { "tenant" })
+        // A proxy in between may respond 403, too.
+        Err(Error::Refused(problem)) if problem.code == "missing_scope" => {
+            match api.get("/v1/admin/tenants").query("limit", "1").send().await {
+                Ok(_) => Ok("operator"),
+                // A key of a tenant may lack the scope to read.
+                Err(Error::Refused(problem)) if problem.code == "missing_scope" => Ok("tenant"),
+                Err(error) => Err(error),
+            }
         }
         Err(error) => Err(error),
     }

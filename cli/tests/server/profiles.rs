@@ -19,6 +19,11 @@ fn a_profile_replaces_the_environment() {
     assert_eq!((listed["name"].as_str(), listed["default"].as_bool()), (Some("work"), Some(true)));
     let listed = cli.run(&["login", "--list"]).expect(0).out;
     assert!(listed.contains("cli-ann") && !listed.contains(DEV_API_KEY), "{listed}");
+    // A new key for the profile.
+    let work = || cli.run(&["login", "--list", "--json"]).expect(0).json();
+    let before = work();
+    cli.run_with(&["login", "--profile", "work", "--store", "file"], DEV_API_KEY).expect(0);
+    assert_eq!(work(), before);
     cli.run(&["login", "--remove", "work"]).expect(0);
     cli.run(&["sessions", "list", "--profile", "work"]).expect(2);
     let keys = fs::read_to_string(cli.folder().join("config/edge-harness/keys.toml")).unwrap();
