@@ -138,6 +138,39 @@ fn the_editor_asks_for_approvals_and_the_next_prompt_answers_a_question() {
 }
 
 #[test]
+fn a_text_decides_nothing_that_the_editor_has_not_shown() {
+    let cli = Agentctl::new(shared());
+    let mut editor = Editor::start(&cli);
+    let session = new_session(&mut editor, &cli);
+    let id = session.as_str().unwrap();
+    let rules = json!({"permissions": {"categories": {"edit": "ask"}}});
+    shared().client().patch(&format!("/v1/sessions/{id}"), rules).expect(200);
+    let write = "/tool write_file {\"path\": \"cli/unseen.txt\", \"content\": \"x\"}\n/then /say Done.";
+    cli.run(&["send", id, write]).expect(5);
+    let prompt = editor.prompt(&session, "y");
+    let asked = editor.until(prompt);
+    assert_eq!(asked["method"], "session/request_permission");
+    let outcome = json!({"outcome": {"outcome": "cancelled"}});
+    editor.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": outcome}));
+    assert_eq!(editor.until(prompt)["result"]["stopReason"], "cancelled");
+    cli.run(&["files", "get", "cli/unseen.txt"]).expect(4);
+}
+
+#[test]
+fn two_open_questions_are_asked_one_after_the_other() {
+    let cli = Agentctl::new(shared());
+    let mut editor = Editor::start(&cli);
+    let session = new_session(&mut editor, &cli);
+    let ask = "/tool ask_user {\"question\": \"Which city?\"}\n/tool ask_user {\"question\": \"Which day?\"}";
+    for (text, shown) in [(ask, "Which city?"), ("Oslo", "Which day?"), ("Monday", "Monday")] {
+        let id = editor.prompt(&session, text);
+        assert_eq!(editor.until(id)["result"]["stopReason"], "end_turn");
+        let text = editor.text("agent_message_chunk");
+        assert!(text.contains(shown), "{text}");
+    }
+}
+
+#[test]
 fn a_prompt_is_canceled_and_the_mode_is_switched() {
     let cli = Agentctl::new(shared());
     let mut editor = Editor::start(&cli);

@@ -31,34 +31,97 @@ pub(super) async fn run(
 ) -> Result<PromptResponse> {
     let session: &str = &request.session_id.0;
     let text = text_of(&request.prompt);
-    let mut turn = begin(api, session, &text).await?;
     let mut updates = Updates::live();
+    // What waits since the last prompt comes first.
+    let (mut turn, mut message) = match resolve(api, session, Some(&text), editor).await? {
+        Waiting::Nothing => (post(api, session, &text).await?, None),
+        Waiting::Answered(turn) => (turn, None),
+        Waiting::Decided(turn) => (turn, Some(text)),
+        Waiting::ForText { is_answered: true } => return Ok(PromptResponse::new(StopReason::EndTurn)),
+        Waiting::ForText { is_answered: false } => {
+            let note = "\n\n*The turn waits for this answer first; your message was not sent.*";
+            notify(editor, session, SessionUpdate::AgentMessageChunk(chunk(note)))?;
+            return Ok(PromptResponse::new(StopReason::EndTurn));
+        }
+        Waiting::Canceled => return Ok(PromptResponse::new(StopReason::Cancelled)),
+    };
     loop {
         let result = follow(session, &mut turn, &mut updates, editor).await?;
-        let Some((next, waits)) = Turn::waiting(api, session).await? else {
-            return Ok(PromptResponse::new(stop_reason(&result)?));
-        };
-        for wait in &waits {
-            if !ask(api, session, wait, editor).await? {
-                let question = format!("{}\n\n*{}*", wait.describe(), wait.hint());
-                notify(editor, session, SessionUpdate::AgentMessageChunk(chunk(&question)))?;
-                return Ok(PromptResponse::new(StopReason::EndTurn));
+        if result.status != "waiting" {
+            match message.take() {
+                Some(message) => turn = post(api, session, &message).await?,
+                None => return Ok(PromptResponse::new(stop_reason(&result)?)),
             }
+            continue;
         }
-        turn = next;
+        match resolve(api, session, None, editor).await? {
+            // Another client has resolved the calls, or a subagent goes on.
+            Waiting::Nothing => {}
+            Waiting::Answered(next) | Waiting::Decided(next) => turn = next,
+            Waiting::ForText { .. } => return Ok(PromptResponse::new(StopReason::EndTurn)),
+            Waiting::Canceled => return Ok(PromptResponse::new(StopReason::Cancelled)),
+        }
     }
 }
 
-/// Posts the message, or answers what waits since the last prompt.
-async fn begin(api: &Api, session: &str, text: &str) -> Result<Turn> {
-    if let Some((turn, waits)) = Turn::waiting(api, session).await?
-        && let Some(wait) = waits.first()
-        && let Some(resolution) = wait.read(text)
-    {
-        wait.resolve(api, &resolution).await?;
-        return Ok(turn);
-    }
+async fn post(api: &Api, session: &str, text: &str) -> Result<Turn> {
     Turn::post(api, session, "messages", &[], &json!({ "content": text })).await
+}
+
+/// What became of the calls that wait.
+enum Waiting {
+    /// No call waits for the user.
+    Nothing,
+    /// The text has answered the first of them, and the turn continues.
+    Answered(Turn),
+    /// The user has decided all of them in the editor, and the turn continues.
+    Decided(Turn),
+    /// The next prompt is the answer to a question, which the editor now shows. The text may have answered an earlier one.
+    ForText { is_answered: bool },
+    /// The user has canceled the prompt, and with it the turn.
+    Canceled,
+}
+
+/// Resolves the calls that wait, one after the other. The editor asks about a call with choices. The text answers only an
+/// open question that comes first, because the editor has shown this one.
+async fn resolve(
+    api: &Api,
+    session: &str,
+    text: Option<&str>,
+    editor: &ConnectionTo<Client>,
+) -> Result<Waiting> {
+    let (mut continued, mut is_answered) = (None, false);
+    // A resolution may change what else waits, so the list is read again after each.
+    while let Some((turn, waits)) = Turn::waiting(api, session).await? {
+        let Some(wait) = waits.first() else { break };
+        let answer = text.filter(|_| continued.is_none()).and_then(|text| wait.read(text));
+        match (choices(wait), answer) {
+            (Some(choices), _) => {
+                if !ask(api, session, wait, &choices, editor).await? {
+                    return Ok(Waiting::Canceled);
+                }
+            }
+            (None, Some(answer)) => {
+                wait.resolve(api, &answer).await?;
+                is_answered = true;
+            }
+            (None, None) => {
+                let question = format!("{}\n\n*{}*", wait.explain(), wait.hint());
+                notify(editor, session, SessionUpdate::AgentMessageChunk(chunk(&question)))?;
+                return Ok(Waiting::ForText { is_answered });
+            }
+        }
+        // The events that follow are those since the first resolution.
+        continued.get_or_insert(turn);
+        if waits.len() == 1 {
+            break;
+        }
+    }
+    Ok(match continued {
+        None => Waiting::Nothing,
+        Some(turn) if is_answered => Waiting::Answered(turn),
+        Some(turn) => Waiting::Decided(turn),
+    })
 }
 
 async fn follow(
@@ -80,9 +143,14 @@ async fn follow(
     }
 }
 
-/// Lets the editor ask about a call. Returns whether it could: only a text answers some calls.
-async fn ask(api: &Api, session: &str, wait: &Wait, editor: &ConnectionTo<Client>) -> Result<bool> {
-    let Some(choices) = choices(wait) else { return Ok(false) };
+/// Lets the editor ask about a call. Returns whether the user has chosen, and not canceled the prompt.
+async fn ask(
+    api: &Api,
+    session: &str,
+    wait: &Wait,
+    choices: &[Choice],
+    editor: &ConnectionTo<Client>,
+) -> Result<bool> {
     let mut fields = ToolCallUpdateFields::new().title(wait.describe()).raw_input(wait.call.args.clone());
     if let Some(plan) = wait.call.payload["plan"].as_str() {
         fields = fields.content(vec![ToolCallContent::from(plan)]);
@@ -99,11 +167,9 @@ async fn ask(api: &Api, session: &str, wait: &Wait, editor: &ConnectionTo<Client
         _ => None,
     };
     match chosen.and_then(|at| choices.get(at)) {
-        Some((_, _, resolution)) => wait.resolve(api, resolution).await.map(drop)?,
-        // The user has canceled the prompt.
-        None => abort(api, session).await?,
+        Some((_, _, resolution)) => wait.resolve(api, resolution).await.map(|_| true),
+        None => abort(api, session).await.map(|()| false),
     }
-    Ok(true)
 }
 
 type Choice = (String, PermissionOptionKind, Resolution);
