@@ -9,6 +9,8 @@ use std::{
 
 /// The script of a clone that creates a crate.
 const SCRIPT: &str = "scripts/new.sh";
+/// What the script copies, by which a clone is recognized.
+const EXAMPLE: &str = "examples/my-agent/Cargo.toml";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,11 +30,12 @@ pub(crate) struct New {
 
 impl New {
     pub(crate) fn run(self) -> Result<()> {
-        let is_clone = |folder: &&Path| folder.join(SCRIPT).is_file();
+        let is_clone = |folder: &&Path| folder.join(SCRIPT).is_file() && folder.join(EXAMPLE).is_file();
         let here = env::current_dir()?;
         let clone = match &self.clone {
             Some(clone) => Some(clone.as_path()).filter(is_clone),
-            None => here.ancestors().find(is_clone),
+            // A folder above, such as /tmp, may have the script of another user.
+            None => here.ancestors().filter(|folder| is_own(&folder.join(SCRIPT))).find(is_clone),
         };
         let Some(clone) = clone else {
             return Err(Error::Usage("there is no clone of edge-harness here; name it with --clone".into()));
@@ -41,4 +44,17 @@ impl New {
         let status = process::Command::new(clone.join(SCRIPT)).env("WORKER", folder).status()?;
         if status.success() { Ok(()) } else { Err(Error::Incomplete("the crate was not created".into())) }
     }
+}
+
+/// Returns whether a file belongs to the user.
+#[cfg(unix)]
+fn is_own(file: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    file.metadata().is_ok_and(|file| file.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// Returns whether a file belongs to the user, of which only Unix has a simple test.
+#[cfg(not(unix))]
+fn is_own(_file: &Path) -> bool {
+    true
 }
