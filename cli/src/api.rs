@@ -5,11 +5,11 @@ use crate::{
     error::{Error, Problem, Result},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Body, Method, Response, header};
+use reqwest::{Body, Method, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::time::Duration;
-use url::Url;
+use url::{Host, Url};
 
 /// Attempts of one request before its error is returned.
 const MAX_ATTEMPTS: u32 = 6;
@@ -75,6 +75,17 @@ impl Api {
     /// Returns a client without a credential.
     pub fn without_key(&self) -> Self {
         Self { key: None, ..self.clone() }
+    }
+
+    /// Returns whether the key crosses a network without encryption.
+    pub fn is_exposed(&self) -> bool {
+        let is_local = match self.url.host() {
+            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        self.url.scheme() == "http" && self.key.is_some() && !is_local
     }
 
     /// Begins a GET of a path, whose ids must be encoded.
@@ -224,31 +235,56 @@ impl Request<'_> {
         if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
     }
 
-    /// Sends the request, and repeats it while the failure is transient.
+    /// Sends the request, and repeats it while the failure is transient. Returns the status of the response.
     ///
     /// # Errors
     /// Those of the last attempt.
-    pub async fn send(self) -> Result<Response> {
+    pub async fn send(self) -> Result<StatusCode> {
+        self.complete().await.map(|(status, _)| status)
+    }
+
+    /// Sends the request as [`Request::send`] does, and returns the bytes of the response.
+    ///
+    /// # Errors
+    /// Those of the last attempt.
+    pub async fn bytes(self) -> Result<Vec<u8>> {
+        self.complete().await.map(|(_, bytes)| bytes)
+    }
+
+    /// Repeats the request until it has a response and all of its body.
+    async fn complete(self) -> Result<(StatusCode, Vec<u8>)> {
         let mut failures = 0;
         loop {
-            match self.once().await {
-                Err(error) if error.is_transient() && failures + 1 < MAX_ATTEMPTS => {
+            match self.attempt().await {
+                Err(error) if self.may_pass(&error) && failures + 1 < MAX_ATTEMPTS => {
                     failures += 1;
                     back_off(failures, &error).await;
                 }
+                Err(Error::Refused(problem)) if failures > 0 => return self.after_attempts(problem),
                 result => return result,
             }
         }
     }
 
-    /// Sends the request and returns the bytes of the response.
-    ///
-    /// # Errors
-    /// Those of the last attempt.
-    pub async fn bytes(self) -> Result<Vec<u8>> {
-        let url = self.url.clone();
-        let bytes = self.send().await?.bytes().await.map_err(|e| lost(&url, &e))?;
-        Ok(bytes.to_vec())
+    async fn attempt(&self) -> Result<(StatusCode, Vec<u8>)> {
+        let response = self.once().await?;
+        let status = response.status();
+        let bytes = response.bytes().await.map_err(|e| lost(&self.url, &e))?;
+        Ok((status, bytes.to_vec()))
+    }
+
+    /// Returns whether a repetition is harmless and may help.
+    fn may_pass(&self, error: &Error) -> bool {
+        error.is_transient() || self.method == Method::GET && error.is_failure_of_server()
+    }
+
+    /// Handles the refusal of a request of which an earlier attempt may have succeeded, although its response was lost.
+    fn after_attempts(&self, mut problem: Box<Problem>) -> Result<(StatusCode, Vec<u8>)> {
+        if self.method == Method::DELETE && problem.status == 404 {
+            return Ok((StatusCode::NO_CONTENT, Vec::new()));
+        }
+        problem.is_repeated = true;
+        Err(Error::Refused(problem))
     }
 
     /// Sends the request and parses the JSON of the response; an empty one is `null`.
@@ -267,14 +303,17 @@ async fn refusal(response: Response) -> Error {
     let status = response.status();
     let seconds =
         response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let request_id =
-        response.headers().get("x-request-id").and_then(|id| id.to_str().ok().map(str::to_owned));
+    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok().map(str::to_owned));
+    let (request_id, location) = (header("x-request-id"), header("location"));
     let body = response.bytes().await.unwrap_or_default();
     // A proxy in between may respond with something else.
-    let mut problem: Problem = serde_json::from_slice(&body).unwrap_or_else(|_| Problem {
-        detail: format!("the server responded {status}"),
-        ..Problem::default()
-    });
+    let mut problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+    if problem.detail.is_empty() && problem.title.is_empty() {
+        problem.detail = match location.filter(|_| status.is_redirection()) {
+            Some(location) => format!("the server responded {status}, and names another URL: {location}"),
+            None => format!("the server responded {status}"),
+        };
+    }
     problem.status = status.as_u16();
     problem.request_id = problem.request_id.or(request_id);
     problem.retry_after = seconds.map(Duration::from_secs);
@@ -302,6 +341,7 @@ fn innermost(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[test]
     fn ids_and_paths_are_encoded() {
@@ -320,6 +360,55 @@ mod tests {
             let sent = api.delete(&format!("/v1/workspace/files/{}", path(name))).once().await;
             assert!(matches!(sent, Err(Error::Connection { .. })), "{name:?}: {sent:?}");
         }
+    }
+
+    #[test]
+    fn only_http_to_another_machine_exposes_the_key() {
+        let is_exposed = |url| Api::new(url, Some("k".into()), None).unwrap().is_exposed();
+        assert!(is_exposed("http://example.com") && is_exposed("http://10.0.0.1:8787"));
+        for url in ["https://example.com", "http://localhost:8787", "http://127.0.0.1", "http://[::1]:1"] {
+            assert!(!is_exposed(url), "{url}");
+        }
+    }
+
+    /// Serves these responses, one to each connection, and then none.
+    async fn server(responses: Vec<&'static str>) -> Api {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            for response in responses {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+                stream.write_all(response.as_bytes()).await.unwrap();
+            }
+        });
+        Api::new(&url, None, None).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_response_that_breaks_off_is_requested_again() {
+        let half = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\n{\"a\"";
+        let whole = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\n{\"a\": 10}";
+        let api = server(vec![half, whole]).await;
+        assert_eq!(api.get("/a").json::<Value>().await.unwrap()["a"], 10);
+        let api = server(vec!["HTTP/1.1 520 Unknown\r\nconnection: close\r\n\r\n", whole]).await;
+        assert_eq!(api.get("/a").json::<Value>().await.unwrap()["a"], 10);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_an_earlier_attempt_removed_is_removed() {
+        const GONE: &str = "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let api = server(vec!["", GONE]).await;
+        assert_eq!(api.delete("/a").send().await.unwrap(), StatusCode::NO_CONTENT);
+        let api = server(vec![GONE]).await;
+        assert!(api.delete("/a").send().await.unwrap_err().is_not_found());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_without_an_explanation_names_the_status_and_the_other_url() {
+        let moved = "HTTP/1.1 308 Permanent Redirect\r\nconnection: close\r\nlocation: https://a.example/\r\ncontent-length: 2\r\n\r\n{}";
+        let error = server(vec![moved]).await.get("/a").send().await.unwrap_err().to_string();
+        assert!(error.contains("308") && error.contains("https://a.example/"), "{error}");
     }
 
     #[test]

@@ -61,6 +61,19 @@ impl Context {
             let hint = "run agentctl login, or set EDGE_HARNESS_KEY";
             return Err(Error::Usage(format!("there is no key for {url}: {hint}")));
         }
-        Api::new(&url, key, user)
+        let api = Api::new(&url, key, user)?;
+        self.warn(&api)?;
+        Ok(api)
+    }
+
+    /// Warns of a key that others on the network can read.
+    ///
+    /// # Errors
+    /// Never: a closed standard error does not matter.
+    pub fn warn(&self, api: &Api) -> Result<()> {
+        if api.is_exposed() {
+            self.out.note("warning: the key is sent without encryption; use an https:// URL")?;
+        }
+        Ok(())
     }
 }

@@ -93,6 +93,11 @@ impl Error {
         }
     }
 
+    /// Returns whether the server, or a proxy before it, has failed. Only a request that changes nothing may be repeated.
+    pub fn is_failure_of_server(&self) -> bool {
+        matches!(self, Self::Refused(problem) if matches!(problem.status, 500 | 520..=530))
+    }
+
     /// Returns the minimum time after which the server accepts a repeated request.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -126,6 +131,9 @@ pub struct Problem {
     /// The header `retry-after`.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
+    /// Whether an earlier attempt of the same request may have succeeded.
+    #[serde(skip)]
+    pub is_repeated: bool,
 }
 
 /// One wrong field of a request.

@@ -101,7 +101,7 @@ impl Follow {
     async fn lost(&mut self, error: Error) -> Result<Step> {
         self.connection = None;
         let is_limited = matches!(&error, Error::Refused(problem) if problem.code == "rate_limited");
-        if !error.is_transient() && !is_limited {
+        if !error.is_transient() && !error.is_failure_of_server() && !is_limited {
             return Err(error);
         }
         self.failures += 1;

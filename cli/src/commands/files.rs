@@ -165,11 +165,21 @@ impl Put {
         }
         let api = context.api()?;
         let mut request =
-            api.put(&file(&self.path)).queries(&self.place.query(Some(Layer::User))).body(bytes);
+            api.put(&file(&self.path)).queries(&self.place.query(Some(Layer::User))).body(bytes.clone());
         if self.new {
             request = request.header("if-none-match", "*");
         }
-        let written: Value = request.json().await?;
+        let written: Value = match request.json().await {
+            Err(Error::Refused(problem)) if problem.status == 412 && problem.is_repeated => {
+                // If the file is the one to write, an earlier attempt has written it.
+                let stored = api.get(&file(&self.path)).queries(&self.place.query(Some(Layer::User)));
+                if stored.bytes().await? != bytes {
+                    return Err(Error::Refused(problem));
+                }
+                json!({ "path": self.path })
+            }
+            written => written?,
+        };
         context.out.value(&written, |_| format!("wrote {}", self.path))
     }
 }

@@ -65,7 +65,9 @@ impl Login {
         let url = context.global.url.clone().or(known).unwrap_or_else(|| DEFAULT_URL.into());
         let key = read_key(&url)?;
         let user = context.global.user.clone().or_else(|| old.filter(|old| old.url == url)?.user);
-        let role = check(&Api::new(&url, Some(key.clone()), user.clone())?).await?;
+        let api = Api::new(&url, Some(key.clone()), user.clone())?;
+        context.warn(&api)?;
+        let role = check(&api).await?;
         let store = profiles.store(name, &url, user, &key, self.store)?;
         let place = match store {
             KeyStore::Keyring => "the keyring".to_owned(),

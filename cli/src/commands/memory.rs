@@ -141,8 +141,7 @@ impl Forget {
         let bar = indicatif::ProgressBar::new_spinner().with_message("erasing");
         // If the profile or an option names the user, each request does so already.
         let unnamed = context.access()?.user.is_none().then_some(user.as_str());
-        while api.delete("/v1/memory").maybe("user", unnamed).send().await?.status() != StatusCode::NO_CONTENT
-        {
+        while api.delete("/v1/memory").maybe("user", unnamed).send().await? != StatusCode::NO_CONTENT {
             bar.tick();
             tokio::time::sleep(PAUSE).await;
         }

@@ -131,13 +131,18 @@ impl Push {
         }
         let bytes = fs::read(&local.path).in_file(&local.path)?;
         let target = file(&format!("{}{path}", self.pair.prefix()));
-        let request = api.put(&target).queries(&self.pair.query()).body(bytes);
+        let request = api.put(&target).queries(&self.pair.query()).body(bytes.clone());
         let request = match old {
             Some(etag) => request.header("if-match", etag),
             None => request.header("if-none-match", "*"),
         };
         match request.send().await {
             Ok(_) => Ok(what),
+            Err(Error::Refused(problem)) if problem.status == 412 && problem.is_repeated => {
+                // If the file is the one to write, an earlier attempt has written it.
+                let is_written = self.pair.download(api, path).await? == bytes;
+                Ok(if is_written { what } else { "refused" })
+            }
             // This concerns one file; any other error ends the command.
             Err(Error::Refused(problem)) if matches!(problem.status, 412 | 413 | 422) => Ok("refused"),
             Err(error) => Err(error),
