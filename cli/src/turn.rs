@@ -10,7 +10,7 @@ use crate::{
 use serde_json::{Value, json};
 
 /// Connections in a row that may fail, which takes a few minutes, before a command gives up. The turn goes on.
-const MAX_FAILURES: u32 = 25;
+pub const MAX_FAILURES: u32 = 25;
 
 /// How a turn ended, or what it waits for.
 #[derive(Clone, Debug)]
@@ -145,7 +145,9 @@ impl Turn {
                     self.result = TurnResult::of(&event);
                     return Ok(TurnStep::Event(event));
                 }
-                Step::Event(_) | Step::Connected => self.failures = 0,
+                Step::Event(_) => self.failures = 0,
+                // Only an event shows that the connection works.
+                Step::Connected => {}
                 Step::Lost(error) if self.failures >= MAX_FAILURES => return Err(error),
                 Step::Lost(error) => {
                     self.failures += 1;
@@ -162,11 +164,19 @@ impl Turn {
     /// What the server refuses.
     pub async fn abort(&self) -> Result<bool> {
         let queued = format!("/v1/sessions/{}/queue/{}", segment(&self.session), segment(&self.id));
-        match self.api.delete(&queued).send().await {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => abort(&self.api, &self.session).await.map(|()| false),
-            Err(error) => Err(error),
+        // A second attempt could not tell a message that the first one removed from a turn that has started.
+        match self.api.delete(&queued).once().await {
+            Ok(_) => return Ok(true),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
         }
+        let session: Session =
+            self.api.get(&format!("/v1/sessions/{}", segment(&self.session))).json().await?;
+        // The turn may have ended by now, and another one may run.
+        if session.current_turn.as_ref() == Some(&self.id) {
+            abort(&self.api, &self.session).await?;
+        }
+        Ok(false)
     }
 }
 

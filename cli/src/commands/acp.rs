@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     error::{Error, Result},
     stream::{Follow, Step},
-    turn::abort,
+    turn::{MAX_FAILURES, abort},
     wire::Session,
 };
 use agent_client_protocol::{
@@ -120,13 +120,18 @@ impl Server {
         let state: Session = self.api.get(&format!("/v1/sessions/{}", segment(session))).json().await?;
         let mut events = Follow::new(&self.api, session, "0");
         let mut updates = updates::Updates::replay();
-        let mut last = 0;
+        let (mut last, mut failures) = (0, 0);
         while last < state.last_seq {
-            if let Step::Event(event) = events.next().await? {
-                last = event.json["seq"].as_u64().unwrap_or(last);
-                for update in updates.of(&event) {
-                    notify(editor, session, update)?;
+            match events.next().await? {
+                Step::Event(event) => {
+                    (last, failures) = (event.json["seq"].as_u64().unwrap_or(last), 0);
+                    for update in updates.of(&event) {
+                        notify(editor, session, update)?;
+                    }
                 }
+                Step::Lost(error) if failures >= MAX_FAILURES => return Err(error),
+                Step::Lost(_) => failures += 1,
+                Step::Connected | Step::Idle => {}
             }
         }
         Ok(wire::LoadSessionResponse::new().modes(self.modes(&state).await))

@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Attempts to continue a stream.
+/// Attempts to continue a stream until the next message.
 const MAX_ATTEMPTS: u32 = 8;
 
 /// The code of an error that is not the server's.
@@ -88,9 +88,9 @@ impl Bridge {
             let mut is_answered = false;
             let mut events = response.bytes_stream().eventsource();
             while let Some(Ok(event)) = events.next().await {
-                failures = 0;
                 last.clone_from(&event.id);
                 if !event.data.is_empty() {
+                    failures = 0;
                     is_answered |= self.receive(message, &event.data)?;
                 }
             }
@@ -98,26 +98,35 @@ impl Bridge {
                 return Ok(());
             }
             if last.is_empty() || is_modern(message) {
-                let host = self.api.url().to_string();
-                return Err(Error::Connection { host, cause: "the stream broke off".into() });
+                return Err(self.broken());
             }
             response = self.resume(&last, &mut failures).await?;
         }
     }
 
-    /// Requests the rest of a stream.
+    fn broken(&self) -> Error {
+        let host = self.api.url().host_str().unwrap_or_default().to_owned();
+        Error::Connection { host, cause: "the stream broke off".into() }
+    }
+
+    /// Requests the rest of a stream. Connections without a message in between are limited.
     async fn resume(&self, last: &str, failures: &mut u32) -> Result<Response> {
+        let mut cause = self.broken();
         loop {
+            if *failures >= MAX_ATTEMPTS {
+                return Err(cause);
+            }
+            *failures += 1;
+            if *failures > 1 {
+                back_off(*failures - 1, &cause).await;
+            }
             let mut request =
                 self.api.get("/mcp").header("accept", "text/event-stream").header("last-event-id", last);
             for (name, value) in self.headers(&Value::Null) {
                 request = request.header(name, &value);
             }
             match request.once().await {
-                Err(error) if error.is_transient() && *failures < MAX_ATTEMPTS => {
-                    *failures += 1;
-                    back_off(*failures, &error).await;
-                }
+                Err(error) if error.is_transient() || error.is_failure_of_server() => cause = error,
                 result => return result,
             }
         }
