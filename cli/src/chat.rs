@@ -7,6 +7,7 @@ mod input;
 mod items;
 mod plain;
 mod requests;
+mod shown;
 mod terminal;
 
 pub(crate) use plain::run as run_plain;

@@ -5,15 +5,14 @@ use super::{
     input::Input,
     items::Layout,
     requests::{Change, Request},
+    shown::Shown,
 };
 use crate::error::Error;
 use crossterm::event::{Event as TerminalEvent, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Lines that a key scrolls.
 const PAGE: usize = 10;
-/// Time for which a call is shown before keys decide it: those pressed earlier were meant for something else.
-const READING: Duration = Duration::from_millis(500);
 
 /// Everything that is drawn.
 pub(super) struct App {
@@ -40,19 +39,6 @@ pub(super) struct App {
     pub(super) is_leaving: bool,
     /// Counts the redraws, for the sign of activity.
     pub(super) frame: usize,
-}
-
-/// How the first call that waits is shown.
-pub(super) struct Shown {
-    /// Its session and its id.
-    call: (String, String),
-    since: Instant,
-    /// Whether it has been shown long enough.
-    pub(super) is_read: bool,
-    /// Lines above the shown ones.
-    pub(super) above: usize,
-    /// Lines below the shown ones.
-    pub(super) below: usize,
 }
 
 /// What a key leads to.
@@ -85,14 +71,7 @@ impl App {
 
     /// Notes which call is shown from now on.
     pub(super) fn show(&mut self, now: Instant) {
-        let first = self.conversation.waits.first();
-        let call = first.map(|wait| (wait.session.clone(), wait.call.call_id.clone()));
-        match (&mut self.shown, call) {
-            (Some(shown), Some(call)) if shown.call == call => shown.is_read = now >= shown.since + READING,
-            (_, call) => {
-                self.shown = call.map(|call| Shown { call, since: now, is_read: false, above: 0, below: 0 });
-            }
-        }
+        self.shown = Shown::of(self.conversation.waits.first(), self.shown.take(), now);
     }
 
     /// Returns whether the user can decide about the call that is shown.
@@ -284,7 +263,7 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::shown::READING, *};
     use crate::{waits::Resolution, wire::Received};
     use serde_json::json;
 

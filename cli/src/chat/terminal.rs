@@ -108,9 +108,9 @@ async fn chat(api: &Api, app: &mut App, terminal: &mut DefaultTerminal) -> Resul
         }
     };
     follower.abort();
-    requests.end().await;
+    let ended = requests.end().await;
     // The chat can no longer show a request that fails now.
-    result.and_then(|()| last_failure(&mut news))
+    result.and(ended).and_then(|()| last_failure(&mut news))
 }
 
 /// The requests of the user, in the order in which they were made.
@@ -148,10 +148,11 @@ impl Requests {
     }
 
     /// Waits until the requests have their responses, but not for a server that cannot be reached.
-    async fn end(mut self) {
+    async fn end(mut self) -> Result<()> {
         drop(self.sender);
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(LEAVING, all).await;
+        let ended = tokio::time::timeout(LEAVING, all).await;
+        ended.map_err(|_| Error::Incomplete("the last request may not have reached the server".into()))
     }
 }
 
