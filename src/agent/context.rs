@@ -251,7 +251,15 @@ impl ToolContext {
         self.gate.session.state().subagents.tasks.clone()
     }
 
-    /// Returns a background task with what is known of its result.
+    /// Lists the background tasks without their results, oldest first.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(crate) fn list_background_tasks(&self) -> Result<Vec<TaskView>, ToolError> {
+        self.gate.session.background_tasks().map_err(|error| ToolError::new(error.to_string()))
+    }
+
+    /// Returns a background task, with its result if it has ended.
     ///
     /// # Errors
     /// If there is no such task, or the store fails.
@@ -261,16 +269,13 @@ impl ToolContext {
         task.ok_or_else(|| ToolError::new(format!("there is no background task {id}")))
     }
 
-    /// Cancels a background task. Returns `false` if it has ended, or there is no such task.
+    /// Cancels a background task, unless it has ended.
     ///
     /// # Errors
     /// If the call is over, or the store fails.
-    pub(crate) fn cancel_background_task(&self, id: &TurnId) -> Result<bool, ToolError> {
+    pub(crate) fn cancel_background_task(&self, id: &TurnId) -> Result<(), ToolError> {
         let now = self.clock.now();
-        let canceled = self.gate.commit(|draft| {
-            draft.cancel_task(id, now);
-            draft.open_task_mut(id).is_some()
-        });
+        let canceled = self.gate.commit(|draft| draft.cancel_task(id, now));
         canceled.map_err(|error| ToolError::new(error.to_string()))
     }
 

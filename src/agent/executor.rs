@@ -107,7 +107,7 @@ async fn run(
 ) -> Returned {
     let now = cx.clock.now();
     let cap = cx.session.state().activity.turn.as_ref().map_or(0, |turn| turn.budget.tool_timeout_s);
-    let cap = tool.max_duration(&call.args).unwrap_or(Duration::from_secs(cap.into()));
+    let cap = tool.max_duration().unwrap_or(Duration::from_secs(cap.into()));
     let deadline = turn_deadline(cx).min(now + cap);
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);

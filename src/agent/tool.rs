@@ -64,6 +64,8 @@ pub trait Tool: 'static {
     /// Whether the same call may return a different result a moment later, as a clock does. Such a call is
     /// run again even after an equal one succeeded.
     const VARIES: bool = false;
+    /// How long a call may take, within the deadline of the turn; `None` for the turn's limit of a tool call.
+    const MAX_DURATION: Option<Duration> = None;
     /// The category for permission rules.
     const CATEGORY: Category = Category::Other;
     /// Whether the tool only controls the session; see [`ToolSpec::control`].
@@ -76,12 +78,6 @@ pub trait Tool: 'static {
     /// concurrently. Defaults to the tool's name; an empty list conflicts with no read.
     fn resource_keys(&self, _args: &Self::Args) -> Vec<String> {
         vec![Self::NAME.to_owned()]
-    }
-
-    /// Returns how long a call may take; `None` for the turn's limit of a tool call. It never exceeds the deadline of the
-    /// turn.
-    fn max_duration(&self, _args: &Self::Args) -> Option<Duration> {
-        None
     }
 
     /// Builds the payload shown to the person or client that answers the call. `None` shows the arguments.
@@ -167,8 +163,8 @@ pub trait DynTool {
     /// What is wrong and where, for the model.
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid>;
 
-    /// Returns how long a call may take; see [`Tool::max_duration`].
-    fn max_duration(&self, _args: &Value) -> Option<Duration> {
+    /// Returns how long a call may take; see [`Tool::MAX_DURATION`].
+    fn max_duration(&self) -> Option<Duration> {
         None
     }
 
@@ -226,8 +222,8 @@ impl<T: Tool> DynTool for T {
         read::<T::Args>(args.clone()).map(|args| self.resource_keys(&args))
     }
 
-    fn max_duration(&self, args: &Value) -> Option<Duration> {
-        read::<T::Args>(args.clone()).ok().and_then(|args| Tool::max_duration(self, &args))
+    fn max_duration(&self) -> Option<Duration> {
+        T::MAX_DURATION
     }
 
     fn suspension_payload<'a>(

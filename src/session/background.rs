@@ -13,14 +13,15 @@ impl Session {
         self.document(&DocumentKey::BackgroundTask(id.clone()))?.as_deref().map(decode).transpose()
     }
 
-    /// Returns the background tasks as clients see them, oldest first.
+    /// Returns the background tasks as clients see them in a list, oldest first: without the replies, which may be long.
     ///
     /// # Errors
     /// When the store fails or holds an unreadable document.
     pub fn background_tasks(&self) -> Result<Vec<TaskView>, StoreError> {
         let tasks = self.state().subagents.tasks.clone();
         let views = tasks.iter().map(|task| self.view_of(task));
-        views.filter_map(Result::transpose).collect()
+        let views = views.filter_map(Result::transpose);
+        views.map(|view| view.map(|view| TaskView { reply: None, ..view })).collect()
     }
 
     /// Returns a background task as clients see it.

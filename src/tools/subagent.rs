@@ -14,14 +14,14 @@ mod wait_async_results;
 
 use crate::agent::{DynTool, ToolContext, ToolError};
 use crate::types::{
-    Category, ChildStatus, ChildTask, Effect, Invalid, SubagentKind, Timestamp, ToolOutcome, ToolSpec,
-    WaitKind, json::from_value, subagent::GENERAL,
+    BackgroundTask, Category, ChildStatus, ChildTask, Effect, Invalid, SessionId, SubagentKind, ToolOutcome,
+    ToolSpec, WaitKind, json::from_value, subagent::GENERAL,
 };
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{rc::Rc, time::Duration};
 
@@ -43,23 +43,25 @@ struct Args {
     forked: bool,
 }
 
-/// How much longer than it waits a call may take.
-const MARGIN: Duration = Duration::from_secs(5);
-/// How often a call that waits looks whether tasks have ended.
+/// How often a call that waits for background tasks reads their state.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Returns until when a call waits that would wait until `until`: it must return before its deadline.
-fn latest(until: Timestamp, cx: &ToolContext) -> Timestamp {
-    until.min(cx.deadline - POLL)
-}
-
-/// Waits until tasks may have ended.
+/// Waits until the background tasks meet a condition, for at most `patience`, and not until the deadline of the call: it
+/// must return before that.
 ///
 /// # Errors
-/// If the call is over first.
-async fn pause(until: Timestamp, cx: &ToolContext) -> Result<(), ToolError> {
-    let left = latest(until, cx).since(cx.clock.now());
-    cx.unless_canceled(cx.clock.sleep(left.min(POLL))).await
+/// If the call is canceled.
+async fn wait_until(
+    is_met: impl Fn(&[BackgroundTask]) -> bool,
+    patience: Duration,
+    cx: &ToolContext,
+) -> Result<(), ToolError> {
+    let until = (cx.clock.now() + patience).min(cx.deadline - POLL);
+    while !is_met(&cx.background_tasks()) && cx.clock.now() < until {
+        let left = until.since(cx.clock.now());
+        cx.unless_canceled(cx.clock.sleep(left.min(POLL))).await?;
+    }
+    Ok(())
 }
 
 /// Returns the tools for subagents in the background.
@@ -111,6 +113,41 @@ impl Kinds {
     }
 }
 
+/// Returns the spec of a tool that spawns subagents.
+fn spawning(name: &str, description: String, parameters: Value) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description,
+        parameters,
+        // The child's own calls are subject to permission rules, one by one.
+        effect: Effect::LocalWrite,
+        idempotent: true,
+        retry_on_timeout: false,
+        varies: true,
+        category: Category::Other,
+        control: true,
+        suspends: Some(WaitKind::Subagent),
+    }
+}
+
+/// Reads the arguments of a call.
+fn read<A: DeserializeOwned>(args: &Value) -> Result<A, Invalid> {
+    from_value(args.clone())
+        .map_err(|error| Invalid(format!("the arguments do not match the schema: {error}")))
+}
+
+/// Returns the payload of a call's suspension: the task that it gives to the child in this session.
+fn delegated<'a, A: DeserializeOwned>(
+    args: &Value,
+    cx: &ToolContext,
+    task: impl FnOnce(A, SessionId) -> ChildTask,
+) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+    // The same id each time, so that spawning twice creates one child.
+    let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
+    let task = read(args).map(|args| json!(task(args, session)));
+    ready(task.map_err(|misfit| ToolOutcome::failure(misfit.0))).boxed_local()
+}
+
 /// The `subagent` tool.
 pub struct Subagent(Kinds);
 
@@ -123,38 +160,27 @@ impl Subagent {
 
 impl DynTool for Subagent {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.to_owned(),
-            description: format!(
-                "Spawns a subagent that works on a task on its own, and waits for its result. Several subagents in one \
-                 step work concurrently. Available agents:{}",
-                self.0.description()
-            ),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "agent": {"type": "string", "enum": self.0.ids()},
-                    "task": {"type": "string", "description":
-                        "Everything the subagent needs to know: it sees nothing else, unless it is forked."},
-                    "forked": {"type": "boolean", "description":
-                        "Whether the subagent starts with this whole conversation, as a copy of you. `agent` is ignored then."},
-                },
-                "required": ["agent", "task"],
-            }),
-            // The child's own calls are subject to permission rules, one by one.
-            effect: Effect::LocalWrite,
-            idempotent: true,
-            retry_on_timeout: false,
-            varies: true,
-            category: Category::Other,
-            control: true,
-            suspends: Some(WaitKind::Subagent),
-        }
+        let description = format!(
+            "Spawns a subagent that works on a task on its own, and waits for its result. Several subagents in one step \
+             work concurrently. Available agents:{}",
+            self.0.description()
+        );
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "agent": {"type": "string", "enum": self.0.ids()},
+                "task": {"type": "string", "description":
+                    "Everything the subagent needs to know: it sees nothing else, unless it is forked."},
+                "forked": {"type": "boolean", "description":
+                    "Whether the subagent starts with this whole conversation, as a copy of you. `agent` is ignored then."},
+            },
+            "required": ["agent", "task"],
+        });
+        spawning(NAME, description, parameters)
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
-        let task: Args = from_value(args.clone())
-            .map_err(|error| format!("the arguments do not match the schema: {error}"))?;
+        let task: Args = read(args)?;
         self.0.check("agent", &task.agent, &task.task)?;
         // No resource keys, so that several subagents can work concurrently.
         Ok(Vec::new())
@@ -165,12 +191,15 @@ impl DynTool for Subagent {
         args: Value,
         cx: ToolContext,
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
-        // The same id each time, so that spawning twice creates one child.
-        let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
-        let task = from_value::<Args>(args).map(|Args { agent, task, forked }| {
-            json!(ChildTask { agent, task, forked, session, label: None, timeout_seconds: None })
-        });
-        ready(task.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
+        let task = |Args { agent, task, forked }, session| ChildTask {
+            agent,
+            task,
+            forked,
+            session,
+            label: None,
+            timeout_seconds: None,
+        };
+        delegated(&args, &cx, task)
     }
 
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {

@@ -95,6 +95,13 @@ fn tasks(stage: &Stage) -> Vec<Value> {
     get(stage, "/tasks")["data"].as_array().unwrap().clone()
 }
 
+/// The reply of the first task.
+fn reply(stage: &Stage) -> Value {
+    let task = tasks(stage).remove(0);
+    assert!(task.get("reply").is_none(), "the list has no replies");
+    get(stage, &format!("/tasks/{}", task["id"].as_str().unwrap()))["reply"].clone()
+}
+
 fn statuses(stage: &Stage) -> Vec<String> {
     tasks(stage).iter().map(|task| task["status"].as_str().unwrap().to_owned()).collect()
 }

@@ -2372,7 +2372,7 @@ export interface components {
             allow?: string[];
             /** @description Tools that the agent does not have, by the names that the server gives them. */
             deny?: string[];
-            /** @description Headers of each request. In their values, `${secret:NAME}` stands for a secret. */
+            /** @description Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`. */
             headers?: {
                 [key: string]: string;
             };
@@ -2380,7 +2380,7 @@ export interface components {
             timeout_s?: number;
             /** @description Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may destroy data. */
             trusted?: boolean;
-            /** @description The address of its Streamable HTTP endpoint. After the host, `${secret:NAME}` stands for a secret. */
+            /** @description The address of its Streamable HTTP endpoint. After the host, each request has a secret in place of `${secret:NAME}`. */
             url: string;
         };
         /** @description A server of MCP whose tools the agent has. */
@@ -2389,7 +2389,7 @@ export interface components {
             allow?: string[];
             /** @description Tools that the agent does not have, by the names that the server gives them. */
             deny?: string[];
-            /** @description Headers of each request. In their values, `${secret:NAME}` stands for a secret. */
+            /** @description Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`. */
             headers?: {
                 [key: string]: string;
             };
@@ -2397,7 +2397,7 @@ export interface components {
             timeout_s?: number | null;
             /** @description Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may destroy data. */
             trusted?: boolean;
-            /** @description The address of its Streamable HTTP endpoint. After the host, `${secret:NAME}` stands for a secret. */
+            /** @description The address of its Streamable HTTP endpoint. After the host, each request has a secret in place of `${secret:NAME}`. */
             url: string;
         };
         /** @description The daily logs were consolidated into `MEMORY.md`. */
@@ -9063,7 +9063,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The tasks. */
+            /** @description The tasks, without their replies. */
             200: {
                 headers: {
                     [name: string]: unknown;

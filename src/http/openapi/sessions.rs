@@ -117,7 +117,7 @@ fn turns() -> Vec<Operation> {
         Operation::get("/v1/sessions/{id}/turns/{turn}", "getTurn", "Returns a turn.")
             .returns::<TurnView>(200, "The turn."),
         Operation::get("/v1/sessions/{id}/tasks", "listTasks", "Lists the background tasks, oldest first.")
-            .returns::<Page<TaskView>>(200, "The tasks."),
+            .returns::<Page<TaskView>>(200, "The tasks, without their replies."),
         Operation::get("/v1/sessions/{id}/tasks/{task}", "getTask", "Returns a background task.")
             .returns::<TaskView>(200, "The task."),
         Operation::post("/v1/sessions/{id}/tasks/{task}/cancel", "cancelTask", "Cancels a background task.")

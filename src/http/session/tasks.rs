@@ -1,15 +1,17 @@
 //! The background tasks of a session.
 
 use super::call::Call;
-use crate::http::response::{self, Response};
+use crate::http::{
+    page,
+    response::{self, Response},
+};
 use crate::types::{Problem, TurnId};
 use http::StatusCode;
-use serde_json::json;
 
-/// `GET /v1/sessions/{id}/tasks`.
+/// `GET /v1/sessions/{id}/tasks`, without the replies.
 pub async fn list(call: &Call<'_>) -> Result<Response, Problem> {
-    let tasks = call.session()?.background_tasks()?;
-    response::json(StatusCode::OK, &json!({ "object": "list", "data": tasks, "next_cursor": null }))
+    let data = call.session()?.background_tasks()?;
+    response::json(StatusCode::OK, &page::Page { data, next_cursor: None })
 }
 
 /// `GET /v1/sessions/{id}/tasks/{task}`.

@@ -2,10 +2,7 @@
 
 use super::Kinds;
 use crate::agent::{DynTool, ToolContext};
-use crate::types::{
-    Category, ChildStatus, ChildTask, Effect, Invalid, Promoted, ToolOutcome, ToolSpec, WaitKind,
-    json::from_value,
-};
+use crate::types::{ChildStatus, ChildTask, Invalid, Promoted, ToolOutcome, ToolSpec, json::from_value};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -47,41 +44,30 @@ pub(super) struct AgentSpawn(pub Kinds);
 
 impl DynTool for AgentSpawn {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.to_owned(),
-            description: format!(
-                "Spawns a subagent that works on a task on its own. Waits up to `timeout_seconds` for its result; then the \
-                 subagent goes on in the background, and you get a `task_id`. With `timeout_seconds` 0 it works in the \
-                 background from the start. You are shown the result of a background task as soon as it has ended. \
-                 Available agents:{}",
-                self.0.description()
-            ),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "agent_id": {"type": "string", "enum": self.0.ids()},
-                    "task": {"type": "string", "description":
-                        "Everything the subagent needs to know: it sees nothing else."},
-                    "label": {"type": "string", "description": "A short name, by which you recognize the subagent."},
-                    "timeout_seconds": {"type": "integer", "minimum": 0, "description":
-                        "How long to wait for the result, at most 600. The default is 30."},
-                },
-                "required": ["agent_id", "task"],
-            }),
-            // The child's own calls are subject to permission rules, one by one.
-            effect: Effect::LocalWrite,
-            idempotent: true,
-            retry_on_timeout: false,
-            varies: true,
-            category: Category::Other,
-            control: true,
-            suspends: Some(WaitKind::Subagent),
-        }
+        let description = format!(
+            "Spawns a subagent that works on a task on its own. Waits up to `timeout_seconds` for its result; then the \
+             subagent goes on in the background, and you get a `task_id`. With `timeout_seconds` 0 it works in the \
+             background from the start. You are shown the result of a background task as soon as it has ended. Available \
+             agents:{}",
+            self.0.description()
+        );
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "agent_id": {"type": "string", "enum": self.0.ids()},
+                "task": {"type": "string", "description":
+                    "Everything the subagent needs to know: it sees nothing else."},
+                "label": {"type": "string", "description": "A short name, by which you recognize the subagent."},
+                "timeout_seconds": {"type": "integer", "minimum": 0, "description":
+                    "How long to wait for the result, at most 600. The default is 30."},
+            },
+            "required": ["agent_id", "task"],
+        });
+        super::spawning(NAME, description, parameters)
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
-        let args: Args = from_value(args.clone())
-            .map_err(|error| format!("the arguments do not match the schema: {error}"))?;
+        let args: Args = super::read(args)?;
         self.0.check("agent_id", &args.agent_id, &args.task)?;
         let label = args.label.as_deref().map(|label| label.chars().count());
         if label.is_some_and(|chars| !(1..=MAX_LABEL).contains(&chars)) {
@@ -95,13 +81,11 @@ impl DynTool for AgentSpawn {
         args: Value,
         cx: ToolContext,
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
-        // The same id each time, so that spawning twice creates one child.
-        let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
-        let task = from_value::<Args>(args).map(|Args { agent_id: agent, task, label, timeout_seconds }| {
+        let task = |Args { agent_id: agent, task, label, timeout_seconds }, session| {
             let timeout_seconds = Some(timeout_seconds.min(MAX_WAIT));
-            json!(ChildTask { agent, task, forked: false, session, label, timeout_seconds })
-        });
-        ready(task.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
+            ChildTask { agent, task, forked: false, session, label, timeout_seconds }
+        };
+        super::delegated(&args, &cx, task)
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {

@@ -2,7 +2,7 @@
 
 use super::background_task::TaskResult;
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Category, Effect, TaskView, TurnStatus};
+use crate::types::{Category, Effect, TurnStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -29,10 +29,8 @@ impl Tool for TaskList {
     const VARIES: bool = true;
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Vec<TaskResult>, ToolError> {
-        let tasks = cx.background_tasks().into_iter();
+        let tasks = cx.list_background_tasks()?.into_iter();
         let listed = tasks.filter(|task| args.status_filter.is_none_or(|status| task.status == status));
-        // Without the results, which may be long.
-        let brief = |task: TaskView| TaskView { reply: None, ..task };
-        listed.map(|task| cx.background_task(&task.id).map(brief).map(TaskResult::from)).collect()
+        Ok(listed.map(TaskResult::from).collect())
     }
 }

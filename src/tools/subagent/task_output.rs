@@ -2,7 +2,7 @@
 
 use super::background_task::TaskResult;
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Category, Effect, TurnId};
+use crate::types::{BackgroundTask, Category, Effect, TurnId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use std::time::Duration;
 const DEFAULT_WAIT: u64 = 30_000;
 /// How long a call waits at most, in milliseconds.
 const MAX_WAIT: u64 = 600_000;
+/// How much longer a call may take, in milliseconds.
+const MARGIN: u64 = 5_000;
 
 /// The `task_output` tool.
 pub(super) struct TaskOutput;
@@ -53,28 +55,22 @@ impl Tool for TaskOutput {
     const CATEGORY: Category = Category::Other;
     const CONTROL: bool = true;
     const VARIES: bool = true;
+    const MAX_DURATION: Option<Duration> = Some(Duration::from_millis(MAX_WAIT + MARGIN));
 
     fn resource_keys(&self, _args: &Args) -> Vec<String> {
         Vec::new()
     }
 
-    fn max_duration(&self, args: &Args) -> Option<Duration> {
-        Some(args.wait() + super::MARGIN)
-    }
-
     async fn run(&self, args: Args, cx: ToolContext) -> Result<TaskResult, ToolError> {
-        let until = cx.clock.now() + args.wait();
-        loop {
-            let task = cx.background_task(&args.task_id)?;
-            let now = cx.clock.now();
-            if task.ended_at.is_some() {
-                cx.show_task(task.id.clone());
-                return Ok(task.into());
-            }
-            if now >= super::latest(until, &cx) {
-                return Ok(task.into());
-            }
-            super::pause(until, &cx).await?;
+        let is_over = |tasks: &[BackgroundTask]| {
+            let own = tasks.iter().find(|task| task.id == args.task_id);
+            own.is_none_or(BackgroundTask::has_ended)
+        };
+        super::wait_until(is_over, args.wait(), &cx).await?;
+        let task = cx.background_task(&args.task_id)?;
+        if task.ended_at.is_some() {
+            cx.show_task(task.id.clone());
         }
+        Ok(task.into())
     }
 }

@@ -11,7 +11,9 @@ use std::{collections::BTreeSet, time::Duration};
 const DEFAULT_WAIT: u64 = 60;
 /// How long a call waits at most, in seconds.
 const MAX_WAIT: u64 = 120;
-/// How many calls in a row may wait in vain.
+/// How much longer a call may take, in seconds.
+const MARGIN: u64 = 5;
+/// Maximum number of calls in a row in which no task ends.
 const MAX_EMPTY: u32 = 2;
 
 /// The `wait_async_results` tool.
@@ -63,10 +65,7 @@ impl Tool for WaitAsyncResults {
     const CATEGORY: Category = Category::Other;
     const CONTROL: bool = true;
     const VARIES: bool = true;
-
-    fn max_duration(&self, args: &Args) -> Option<Duration> {
-        Some(args.wait() + super::MARGIN)
-    }
+    const MAX_DURATION: Option<Duration> = Some(Duration::from_secs(MAX_WAIT + MARGIN));
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Results, ToolError> {
         let known = cx.background_tasks();
@@ -84,23 +83,21 @@ impl Tool for WaitAsyncResults {
         if ids.is_empty() {
             return Err(ToolError::new("there are no background tasks to wait for"));
         }
-        let has_ended = |id: &TurnId| known.iter().any(|task| task.id == *id && task.has_ended());
-        if cx.empty_waits().get() >= MAX_EMPTY && !ids.iter().any(has_ended) {
+        let ended_of = |tasks: &[BackgroundTask]| -> Vec<TurnId> {
+            let has_ended = |id: &&TurnId| tasks.iter().any(|task| task.id == **id && task.has_ended());
+            ids.iter().filter(has_ended).cloned().collect()
+        };
+        if cx.empty_waits().get() >= MAX_EMPTY && ended_of(&known).is_empty() {
             return Err(ToolError::new(
-                "you have waited in vain twice: do other work, or end your turn; you will be shown the results",
+                "no task ended during your last two waits: do other work, or end your turn; you will be shown the results",
             ));
         }
-        let until = cx.clock.now() + args.wait();
-        let ended = loop {
-            let tasks = cx.background_tasks();
-            let ended = |id: &&TurnId| tasks.iter().any(|task| task.id == **id && task.has_ended());
-            let ended: Vec<TurnId> = ids.iter().filter(ended).cloned().collect();
-            let is_enough = if args.wait_all { ended.len() == ids.len() } else { !ended.is_empty() };
-            if is_enough || cx.clock.now() >= super::latest(until, &cx) {
-                break ended;
-            }
-            super::pause(until, &cx).await?;
+        let is_enough = |tasks: &[BackgroundTask]| {
+            let ended = ended_of(tasks).len();
+            if args.wait_all { ended == ids.len() } else { ended > 0 }
         };
+        super::wait_until(is_enough, args.wait(), &cx).await?;
+        let ended = ended_of(&cx.background_tasks());
         let waits = if ended.is_empty() { cx.empty_waits().get() + 1 } else { 0 };
         cx.empty_waits().set(waits);
         let mut results = Vec::new();

@@ -38,7 +38,7 @@ fn a_status_that_arrives_twice_ends_the_task_once() {
     let send = || block_on(stage.host().child_status(done.clone())).unwrap();
     assert_eq!([send(), send()], [Acknowledgement::Recorded, Acknowledgement::NotWanted]);
     stage.tick(ms(500));
-    assert_eq!((ends(&stage).len(), &tasks(&stage)[0]["reply"]), (1, &json!("early")));
+    assert_eq!((ends(&stage).len(), reply(&stage)), (1, json!("early")));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_canceled_task_keeps_the_partial_text() {
     let id = tasks(&stage)[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(post(&stage, &format!("/tasks/{id}/cancel"))["canceled"], true);
     stage.run();
-    assert_eq!((statuses(&stage), &tasks(&stage)[0]["reply"]), (vec!["canceled".into()], &json!("half")));
+    assert_eq!((statuses(&stage), reply(&stage)), (vec!["canceled".into()], json!("half")));
     assert_eq!(post(&stage, &format!("/tasks/{id}/cancel"))["status"], "canceled", "once more");
     assert_eq!(ends(&stage)[0]["type"], "task.canceled");
     let log = stage.others.disk(&child(&stage)).log();

@@ -47,7 +47,11 @@ fn a_wait_is_bounded_and_refused_after_two_in_vain() {
     let results = results(&stage, "t1");
     assert!((120..130).contains(&waited), "{waited}: {results:?}");
     assert_eq!(results[1], json!({"results": [], "still_running": 1, "timeout_seconds": 120}));
-    assert!(results[3].as_str().unwrap().starts_with("you have waited in vain twice"), "{}", results[3]);
+    assert!(
+        results[3].as_str().unwrap().starts_with("no task ended during your last two waits"),
+        "{}",
+        results[3]
+    );
     assert_eq!(results[4], "there is no background task trn_unknown");
 }
 
