@@ -49,6 +49,12 @@ impl ChildStatus {
         Self { status: TurnStatus::Canceled, ..Self::running(session, call_id) }
     }
 
+    /// Creates the status of a task that has failed for this reason.
+    pub fn failed(session: SessionId, call_id: CallId, why: &str) -> Self {
+        let error = Some(why.to_owned());
+        Self { status: TurnStatus::Failed, error, ..Self::running(session, call_id) }
+    }
+
     /// Creates the status of a task that has not ended.
     pub fn running(session: SessionId, call_id: CallId) -> Self {
         Self {

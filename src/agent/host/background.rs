@@ -27,8 +27,8 @@ const CANCEL_FOR: Duration = Duration::from_mins(1);
 
 /// The message of a turn that finished tasks start.
 const WOKEN: &str = "<system-reminder>\nThis message comes from the harness that runs you, not from the user. \
-                     Background tasks have ended while you were idle; their results follow. Go on with the work that \
-                     needed them, and tell the user what has come of it.\n</system-reminder>";
+                     Background tasks have ended; their results follow. Continue the work that needed them, and tell the \
+                     user the result.\n</system-reminder>";
 
 impl SessionHost {
     /// Lets the subagents whose calls have waited long enough go on in the background.
@@ -86,7 +86,7 @@ impl SessionHost {
             return Ok(Acknowledgement::NotWanted);
         };
         if status.asks_to_continue {
-            return self.let_task_continue(session, task).await;
+            return self.let_task_continue(session, &task).await;
         }
         if status.is_final() {
             self.finish_task(session, &task.id, status)?;
@@ -219,13 +219,9 @@ impl SessionHost {
         let expired: Vec<BackgroundTask> =
             session.state().subagents.open().filter(|task| task.expires_at <= now).cloned().collect();
         for task in &expired {
-            let running = ChildStatus::running(task.session.clone(), task.call_id.clone());
-            let error = Some("the task did not end in time".to_owned());
-            self.finish_task(
-                session,
-                &task.id,
-                ChildStatus { status: TurnStatus::Failed, error, ..running },
-            )?;
+            let why = "the task did not end in time";
+            let failed = ChildStatus::failed(task.session.clone(), task.call_id.clone(), why);
+            self.finish_task(session, &task.id, failed)?;
         }
         Ok(expired.into_iter().map(|task| task.session).collect())
     }

@@ -113,9 +113,7 @@ impl SessionHost {
         let suspension = match delegation.waiter {
             Waiter::Call(suspension) => *suspension,
             Waiter::Task(id) => {
-                let running = ChildStatus::running(delegation.task.session, delegation.call_id);
-                let error = Some(why.to_owned());
-                let failed = ChildStatus { status: TurnStatus::Failed, error, ..running };
+                let failed = ChildStatus::failed(delegation.task.session, delegation.call_id, why);
                 return self.finish_task(session, &id, failed);
             }
         };

@@ -16,20 +16,12 @@ use crate::session::{
     kernel::{Input, works},
 };
 use crate::types::{
-    Acknowledgement, BackgroundTask, CallId, ChildStatus, ErrorCode, NanoUsd, Problem, Reached, SessionId,
-    Suspension, TenantId,
+    Acknowledgement, BackgroundTask, CallId, ChildStatus, ErrorCode, NanoUsd, Problem, SessionId, Suspension,
+    TenantId, Timestamp,
 };
 use std::rc::Rc;
 
-/// Whether a child may continue.
-enum ForChild {
-    /// It may, with this slot for its parent if that held none.
-    Admitted(Option<Admittance>),
-    /// The tenant has reached this limit.
-    Refused(Reached),
-}
-
-/// What something that waits needs to continue.
+/// What a turn or a task that waits needs to continue.
 #[derive(Clone, Copy)]
 struct Need {
     /// What it may still cost.
@@ -80,8 +72,8 @@ impl SessionHost {
         self.settle(session, ResolvedCalls { slot_until, ..resolved })
     }
 
-    /// Returns whether the ledger must be asked before something with this need continues. A session in which anything works
-    /// holds a slot.
+    /// Returns whether the ledger must be asked before a turn or a task with this need continues. A session in which a turn or
+    /// a task works holds a slot.
     fn lacks_slot(&self, session: &Session, need: Need) -> bool {
         let quota = self.limits_of(session).quota();
         let lacks_money = quota.cost_usd_per_day.is_some() && !need.is_held;
@@ -120,84 +112,74 @@ impl SessionHost {
         }
     }
 
-    /// Lets the child continue for which a call waits: takes a slot, if this session holds none, and stores that the child
-    /// waits for nobody. If the child does not continue, it sends its status again.
+    /// Lets the child continue for which a call waits.
     pub(super) async fn let_child_continue(
         self: &Rc<Self>,
         session: &Rc<Session>,
         waiting: &Suspension,
     ) -> Result<Acknowledgement, Problem> {
-        let admittance = match self.admit_for_child(session, &waiting.call_id, turn_need(session)?).await? {
-            ForChild::Admitted(admittance) => admittance,
-            ForChild::Refused(reached) => return Ok(Acknowledgement::Refused(reached)),
+        let store = |slot_until| {
+            // The call may have been resolved during the await.
+            let own =
+                waiting.child().map(|own| session.child_suspension(&waiting.call_id, &own.task.session));
+            let Some(own) = own.transpose()?.flatten() else { return Ok(false) };
+            self.store_pending(session, own, Vec::new(), slot_until).map(|()| true)
         };
-        let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
-        // The call may have been resolved during the await.
-        let stored = match waiting.child() {
-            Some(child) => session.child_suspension(&waiting.call_id, &child.task.session),
-            None => Ok(None),
-        };
-        let stored = stored.map_err(Problem::from).and_then(|found| match found {
-            Some(own) => {
-                self.store_pending(session, own, Vec::new(), slot_until).map(|()| Acknowledgement::Recorded)
-            }
-            None => Ok(Acknowledgement::NotWanted),
-        });
-        let is_used = stored.as_ref().is_ok_and(|stored| *stored == Acknowledgement::Recorded);
-        self.settle_admittance(session, admittance, is_used);
-        stored
+        self.let_continue(session, &waiting.call_id, turn_need(session)?, store).await
     }
 
-    /// Lets the child continue that works on a background task; see [`SessionHost::let_child_continue`].
+    /// Lets the child continue that works on a background task.
     pub(super) async fn let_task_continue(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        task: BackgroundTask,
+        task: &BackgroundTask,
     ) -> Result<Acknowledgement, Problem> {
-        let need = Need { hold: ceiling(&task.budget), is_held: task.works() };
-        let admittance = match self.admit_for_child(session, &task.call_id, need).await? {
-            ForChild::Admitted(admittance) => admittance,
-            ForChild::Refused(reached) => return Ok(Acknowledgement::Refused(reached)),
-        };
-        let slot_until = admittance.as_ref().and_then(|admittance| admittance.slot_until);
-        // The task may have ended during the await.
-        let task = session.state().subagents.open().find(|open| open.id == task.id).cloned();
-        let stored = match task {
-            Some(task) => {
-                let running = ChildStatus::running(task.session.clone(), task.call_id.clone());
-                let stored = self.store_task_status(session, &task.id, running, slot_until);
-                stored.map(|()| Acknowledgement::Recorded)
+        let store = |slot_until| {
+            // The task may have ended during the await.
+            if session.state().subagents.open_of(&task.session).is_none() {
+                return Ok(false);
             }
-            None => Ok(Acknowledgement::NotWanted),
+            let running = ChildStatus::running(task.session.clone(), task.call_id.clone());
+            self.store_task_status(session, &task.id, running, slot_until).map(|()| true)
         };
-        let is_used = stored.as_ref().is_ok_and(|stored| *stored == Acknowledgement::Recorded);
-        self.settle_admittance(session, admittance, is_used);
-        stored
+        let need = Need { hold: ceiling(&task.budget), is_held: task.works() };
+        self.let_continue(session, &task.call_id, need, store).await
     }
 
-    /// Takes a slot for a child that continues, if this session holds none.
-    async fn admit_for_child(
+    /// Takes a slot for the child of a call, if this session holds none, and stores that the child no longer waits for a
+    /// person. `store` gets the end of the slot, and returns `false` if nothing waits for the child any more. If the child
+    /// does not continue, it sends its status again.
+    async fn let_continue(
         self: &Rc<Self>,
         session: &Rc<Session>,
         call: &CallId,
         need: Need,
-    ) -> Result<ForChild, Problem> {
-        if !self.lacks_slot(session, need) {
-            return Ok(ForChild::Admitted(None));
-        }
-        self.asks.borrow_mut().insert(call.clone());
-        let admitted = self.admit_waiting(session, need).await;
-        // During the await, the child may have sent a status because it waits on.
-        let is_newest = self.asks.borrow_mut().remove(call);
-        match admitted {
-            Err(Problem { reached: Some(reached), .. }) => Ok(ForChild::Refused(*reached)),
-            Ok(admittance) if !is_newest => {
-                self.settle_admittance(session, Some(admittance), false);
-                let detail = "the subagent has sent another status; try again";
-                Err(Problem::new(ErrorCode::Unavailable, detail))
+        store: impl FnOnce(Option<Timestamp>) -> Result<bool, Problem>,
+    ) -> Result<Acknowledgement, Problem> {
+        let mut admittance = None;
+        if self.lacks_slot(session, need) {
+            self.asks.borrow_mut().insert(call.clone());
+            let admitted = self.admit_waiting(session, need).await;
+            // During the await, the child may have sent a status because it waits on.
+            let is_newest = self.asks.borrow_mut().remove(call);
+            match admitted {
+                Err(Problem { reached: Some(reached), .. }) => {
+                    return Ok(Acknowledgement::Refused(*reached));
+                }
+                admitted => admittance = Some(admitted?),
             }
-            admitted => Ok(ForChild::Admitted(Some(admitted?))),
+            if !is_newest {
+                self.settle_admittance(session, admittance, false);
+                let detail = "the subagent has sent another status; try again";
+                return Err(Problem::new(ErrorCode::Unavailable, detail));
+            }
         }
+        let stored = store(admittance.as_ref().and_then(|admittance| admittance.slot_until));
+        self.settle_admittance(session, admittance, matches!(stored, Ok(true)));
+        stored.map(|is_wanted| match is_wanted {
+            true => Acknowledgement::Recorded,
+            false => Acknowledgement::NotWanted,
+        })
     }
 
     /// Gives back what was admitted for a turn of this session, unless it is used.

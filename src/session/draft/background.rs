@@ -38,7 +38,7 @@ impl Draft {
     pub(crate) fn cancel_task(&mut self, id: &TurnId, now: Timestamp) {
         if let Some(task) = self.open_task_mut(id) {
             task.canceled_at.get_or_insert(now);
-            // Whoever cancels a task does not expect a turn because of it.
+            // A canceled task starts no turn.
             task.wakes = false;
         }
     }
