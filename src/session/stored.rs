@@ -1,0 +1,70 @@
+//! Reads and checks what the object of a session stores, without opening the session.
+
+use super::{DocumentKey, OpenError, decode, document_key, schema};
+use crate::ports::{SessionStore, StoreError};
+use crate::types::{AgentId, AgentRef, AgentVersion, Owner, TenantId};
+use serde::Deserialize;
+
+/// Reads the owner of the stored session, or `None` if there is none. Works even if the rest of the state
+/// cannot be parsed.
+///
+/// # Errors
+/// If the store fails, or the owner cannot be parsed.
+pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
+    #[derive(Deserialize)]
+    struct State {
+        meta: Owner,
+    }
+    if !store.exists()? {
+        return Ok(None);
+    }
+    let Some(json) = document_key::read(store, &DocumentKey::State)? else { return Ok(None) };
+    // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
+    let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
+    state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}
+
+/// Reads the tenant and the agent of the stored session, or `None` if there is none or a newer version has written it.
+///
+/// # Errors
+/// If the store fails, or the agent cannot be parsed.
+pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, AgentRef)>, StoreError> {
+    #[derive(Deserialize)]
+    struct State {
+        meta: Meta,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        tenant: TenantId,
+        agent: AgentId,
+        #[serde(default)]
+        agent_version: AgentVersion,
+    }
+    if !store.exists()? {
+        return Ok(None);
+    }
+    let Some(json) = document_key::read(store, &DocumentKey::State)? else { return Ok(None) };
+    if schema::check(&json).is_err() {
+        return Ok(None);
+    }
+    let State { meta: Meta { tenant, agent, agent_version } } = decode(&json)?;
+    Ok(Some((tenant, AgentRef { id: agent, version: agent_version })))
+}
+
+/// Checks that this version can read the stored session, if there is one.
+///
+/// # Errors
+/// If a newer version has written it, or the store fails.
+pub fn check_schema(store: &dyn SessionStore) -> Result<(), OpenError> {
+    let state = if store.exists()? { document_key::read(store, &DocumentKey::State)? } else { None };
+    state.map_or(Ok(()), |json| schema::check(&json).map(drop))
+}
+
+/// Deletes the records of a copy that has not become a session.
+///
+/// # Errors
+/// If the store fails.
+pub(crate) fn discard_copy(store: &dyn SessionStore) -> Result<(), StoreError> {
+    let is_copy = store.exists()? && document_key::read(store, &DocumentKey::State)?.is_none();
+    if is_copy && store.last_seq()? > 0 { store.erase() } else { Ok(()) }
+}
