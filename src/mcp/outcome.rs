@@ -99,7 +99,7 @@ fn resource(resource: Option<&Value>) -> String {
     }
 }
 
-/// Returns the number of bytes that a Base64 text stands for.
+/// Returns the number of bytes that a Base64 text encodes.
 fn base64_bytes(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }

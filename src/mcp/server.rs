@@ -23,9 +23,9 @@ const OWN_HEADERS: [&str; 2] = ["accept", "content-type"];
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpServer {
-    /// The address of its Streamable HTTP endpoint. After the host, `${secret:NAME}` stands for a secret.
+    /// The address of its Streamable HTTP endpoint. After the host, each request has a secret in place of `${secret:NAME}`.
     pub url: String,
-    /// Headers of each request. In their values, `${secret:NAME}` stands for a secret.
+    /// Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The only tools, by the names that the server gives them; all if empty.

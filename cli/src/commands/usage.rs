@@ -23,12 +23,12 @@ pub(crate) struct Usage {
     /// Last day in UTC [default: today]
     #[arg(long, value_name = "DAY")]
     to: Option<String>,
-    /// What a row stands for
+    /// Field by which rows are grouped
     #[arg(long, value_enum, default_value_t = Group::Day)]
     group: Group,
 }
 
-/// What a row of the usage stands for.
+/// The field by which rows of the usage are grouped.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Group {
     /// A day

@@ -222,7 +222,7 @@ fn may_be(schema: &Value, kind: &str) -> bool {
     is_named || parts.flatten().any(|part| may_be(part, kind))
 }
 
-/// How a media type stands for JSON, the best first.
+/// What makes a media type one of JSON. Variants are in the order in which types are preferred.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum JsonRank {
     Plain,
@@ -232,7 +232,7 @@ enum JsonRank {
     Special,
 }
 
-/// Returns the rank of a media type; `None` if it does not stand for JSON.
+/// Returns the rank of a media type; `None` if it is not one of JSON.
 fn json_rank(media_type: &str) -> Option<JsonRank> {
     let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (kind, subtype) = essence.split_once('/')?;
