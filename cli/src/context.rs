@@ -62,18 +62,14 @@ impl Context {
             return Err(Error::Usage(format!("there is no key for {url}: {hint}")));
         }
         let api = Api::new(&url, key, user)?;
-        self.warn(&api)?;
+        self.warn(&api);
         Ok(api)
     }
 
     /// Warns of a key that others on the network can read.
-    ///
-    /// # Errors
-    /// Never: a closed standard error does not matter.
-    pub fn warn(&self, api: &Api) -> Result<()> {
+    pub fn warn(&self, api: &Api) {
         if api.is_exposed() {
-            self.out.note("warning: the key is sent without encryption; use an https:// URL")?;
+            self.out.note("warning: the key is sent without encryption; use an https:// URL");
         }
-        Ok(())
     }
 }

@@ -37,7 +37,11 @@ impl Output {
         }
         let rows: Vec<Vec<String>> =
             entries.iter().map(|entry| fields.iter().map(|field| cell(&entry[*field])).collect()).collect();
-        if !rows.is_empty() { self.line(&table(fields, &rows)) } else { self.note("nothing found") }
+        if rows.is_empty() {
+            self.note("nothing found");
+            return Ok(());
+        }
+        self.line(&table(fields, &rows))
     }
 
     /// Prints a line to standard output.
@@ -59,15 +63,11 @@ impl Output {
         Ok(out.flush()?)
     }
 
-    /// Prints a remark for people, which is not part of the result.
-    ///
-    /// # Errors
-    /// Never: a closed standard error does not matter.
-    pub fn note(self, text: &str) -> Result<()> {
+    /// Prints a remark for people, which is not part of the result. A closed standard error does not matter.
+    pub fn note(self, text: &str) {
         if !self.json {
             let _ = writeln!(io::stderr(), "{}", without_controls(text));
         }
-        Ok(())
     }
 
     /// Returns the text as it may be printed: a model or a file must not control the terminal.

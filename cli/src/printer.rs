@@ -52,9 +52,9 @@ pub async fn print_turn(
                     return Err(Error::Interrupted);
                 }
                 is_aborting = true;
-                out.note("\nstopping the turn; press Ctrl-C again to leave")?;
+                out.note("\nstopping the turn; press Ctrl-C again to leave");
                 if interrupts.unless(turn.abort()).await? {
-                    out.note("the message has left the queue")?;
+                    out.note("the message has left the queue");
                     return Err(Error::NoReply);
                 }
                 continue;
@@ -64,7 +64,7 @@ pub async fn print_turn(
             (TurnStep::Event(event), Show::Events) => out.line(&event.json.to_string())?,
             (TurnStep::Event(event), Show::Text) => text.print(&event)?,
             (TurnStep::Event(_), Show::Result) => {}
-            (TurnStep::Lost(error), _) => out.note(&format!("{error}; connecting again"))?,
+            (TurnStep::Lost(error), _) => out.note(&format!("{error}; connecting again")),
             (TurnStep::Done(result), _) => {
                 if show == Show::Result {
                     out.line(&result.json.to_string())?;
@@ -91,47 +91,44 @@ impl TextPrinter {
         match &received.event {
             Event::Text { delta, .. } => {
                 self.printed.push_str(delta);
-                self.out.piece(delta)
+                self.out.piece(delta)?;
             }
             Event::MessageCompleted { message } => {
                 let text = message.text();
                 // Empty if all of it arrived as deltas.
                 let rest = text.strip_prefix(self.printed.as_str()).unwrap_or_default();
                 self.printed.clear();
-                self.out.piece(&format!("{rest}\n"))
+                self.out.piece(&format!("{rest}\n"))?;
             }
             Event::TurnResumed { reason } if !self.printed.is_empty() => {
                 self.printed.clear();
                 self.out.piece("\n")?;
-                self.out.note(&format!("[{reason}: the model writes its message again]"))
+                self.out.note(&format!("[{reason}: the model writes its message again]"));
             }
             Event::ToolStarted { name, args, .. } => self.out.note(&format!("[{name} {}]", short(args))),
             Event::ToolCompleted(outcome) if outcome.outcome == "result" => {
-                self.out.note(&format!("[→ {}]", short(&outcome.result)))
+                self.out.note(&format!("[→ {}]", short(&outcome.result)));
             }
             Event::ToolCompleted(outcome) => {
                 let reason = outcome.reason.clone().unwrap_or_default();
-                self.out.note(&format!("[→ {}: {reason}]", outcome.outcome))
+                self.out.note(&format!("[→ {}: {reason}]", outcome.outcome));
             }
             Event::BudgetExceeded { limit } => {
-                self.out.note(&format!("[the turn reached its limit: {limit}]"))
+                self.out.note(&format!("[the turn reached its limit: {limit}]"));
             }
             Event::TurnFailed { error } => {
-                self.out.note(&format!("error: the turn failed: {} ({})", error.message, error.code))
+                self.out.note(&format!("error: the turn failed: {} ({})", error.message, error.code));
             }
             Event::TurnCanceled { .. } => self.out.note("the turn was canceled"),
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 }
 
 /// Explains what a turn waits for, and how to continue it.
-///
-/// # Errors
-/// Never: a closed standard error does not matter.
-pub fn explain_waiting(out: Output, session: &str, pending: &[Pending]) -> Result<()> {
+pub fn explain_waiting(out: Output, session: &str, pending: &[Pending]) {
     for wait in Wait::all(session, pending) {
-        out.note(&format!("waiting: {}\n  {}", wait.explain(), wait.command()))?;
+        out.note(&format!("waiting: {}\n  {}", wait.explain(), wait.command()));
     }
-    Ok(())
 }

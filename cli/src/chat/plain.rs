@@ -66,9 +66,9 @@ impl Plain<'_> {
     /// Reads lines until one resolves the call. The end of the input leaves it waiting.
     async fn ask(&mut self, wait: &Wait) -> Result<()> {
         let out = self.context.out;
-        out.note(&format!("waiting: {}", wait.explain()))?;
+        out.note(&format!("waiting: {}", wait.explain()));
         loop {
-            out.note(&format!("({})", wait.hint()))?;
+            out.note(&format!("({})", wait.hint()));
             let line = self.line().await?.ok_or(Error::Waiting)?;
             if let Some(resolution) = wait.read(&line) {
                 return self.interrupts.unless(wait.resolve(self.api, &resolution)).await.map(drop);

@@ -63,7 +63,8 @@ impl Chat {
             run_plain(context, &api, &session).await
         } else {
             run_terminal(&api, &session).await?;
-            context.out.note(&format!("continue with: agentctl chat {session}"))
+            context.out.note(&format!("continue with: agentctl chat {session}"));
+            Ok(())
         }
     }
 

@@ -128,6 +128,6 @@ async fn resolve(context: &Context, session: &str, route: &str, body: &Value, ev
     let turn = Turn::post(&context.api()?, session, route, &[], body).await?;
     let mut interrupts = Interrupts::listen()?;
     let result = print_turn(context.out, Show::of(context, events), turn, &mut interrupts).await?;
-    explain_waiting(context.out, session, &result.pending)?;
+    explain_waiting(context.out, session, &result.pending);
     result.check()
 }

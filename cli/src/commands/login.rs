@@ -66,7 +66,7 @@ impl Login {
         let key = read_key(&url)?;
         let user = context.global.user.clone().or_else(|| old.filter(|old| old.url == url)?.user);
         let api = Api::new(&url, Some(key.clone()), user.clone())?;
-        context.warn(&api)?;
+        context.warn(&api);
         let role = check(&api).await?;
         let store = profiles.store(name, &url, user, &key, self.store)?;
         let place = match store {

@@ -100,7 +100,7 @@ impl Send {
         }
         let mut interrupts = Interrupts::listen()?;
         let result = print_turn(context.out, Show::of(context, self.events), turn, &mut interrupts).await?;
-        explain_waiting(context.out, &self.session, &result.pending)?;
+        explain_waiting(context.out, &self.session, &result.pending);
         result.check()
     }
 

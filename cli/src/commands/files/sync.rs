@@ -289,7 +289,7 @@ impl Report {
         let missed: usize =
             ["kept", "refused", "skipped"].iter().filter_map(|what| self.counts.get(what)).sum();
         if self.counts.is_empty() {
-            self.out.note("nothing to do")?;
+            self.out.note("nothing to do");
         }
         if missed == 0 {
             Ok(())

@@ -53,7 +53,7 @@ impl Tail {
                         context.out.line(&line)?;
                     }
                 }
-                Step::Lost(error) => context.out.note(&format!("{error}; connecting again"))?,
+                Step::Lost(error) => context.out.note(&format!("{error}; connecting again")),
                 Step::Connected => {}
                 Step::Idle => return Ok(()),
             }
