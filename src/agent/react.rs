@@ -103,7 +103,9 @@ impl ReactAgent<'_> {
         self.limit_subagents(&mut prepared);
         // Calls for further subagents are prepared again when these have ended.
         let (subagents, others): (Vec<_>, Vec<_>) = prepared.iter().partition(|call| call.starts_subagent());
-        let at_once = subagents.into_iter().take(self.agent.settings.max_subagents.max(1));
+        let in_background = self.cx.session.state().subagents.open().count();
+        let room = self.agent.settings.max_subagents.saturating_sub(in_background).max(1);
+        let at_once = subagents.into_iter().take(room);
         let suspensions: Vec<Suspension> =
             others.into_iter().chain(at_once).filter_map(PreparedCall::suspension).cloned().collect();
         if !suspensions.is_empty() {

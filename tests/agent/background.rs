@@ -3,7 +3,7 @@
 mod ends;
 mod waits;
 
-use crate::http::{call as request, whole};
+use crate::http::{call as request, respond_beside, status, whole};
 use crate::scripts::{ruling, step_of};
 use crate::stage::{Stage, check, meta, ms};
 use edge_harness::agent::SessionHost;

@@ -3,7 +3,8 @@
 use crate::ports::StoreError;
 use crate::session::{Draft, encode, window::ContextState};
 use crate::types::{
-    CallId, DenyReason, EventKind, Record, StopReason, Task, ToolOutcome, TurnEnd, TurnId, TurnStatus,
+    CallId, DenyReason, EventKind, Record, StopReason, Task, TaskEnd, ToolOutcome, TurnEnd, TurnId,
+    TurnStatus, Usage,
 };
 
 /// The fold of a copied log.
@@ -18,6 +19,8 @@ pub(super) struct Copied {
     running: Option<TurnId>,
     queued: Vec<TurnId>,
     calls: Vec<(CallId, String)>,
+    /// The background tasks that have not ended.
+    background: Vec<TaskEnd>,
 }
 
 impl Copied {
@@ -36,6 +39,13 @@ impl Copied {
             EventKind::ToolCompleted { call_id, .. } => self.calls.retain(|(open, _)| *open != call_id),
             EventKind::FollowupQueued { count } => self.queue_length = count,
             EventKind::TaskListUpdated { tasks } => self.tasks = tasks,
+            EventKind::TaskStarted { task, session, agent, label, .. } => {
+                let (usage, cost_usd, error) = (Usage::default(), None, None);
+                self.background.push(TaskEnd { task, session, agent, label, usage, cost_usd, error });
+            }
+            EventKind::TaskCompleted(end) | EventKind::TaskFailed(end) | EventKind::TaskCanceled(end) => {
+                self.background.retain(|open| open.task != end.task);
+            }
             kind if kind.turn_end().is_some() => {
                 self.queued.retain(|queued| Some(queued) != turn.as_ref());
                 self.running.take_if(|running| Some(&*running) == turn.as_ref());
@@ -45,7 +55,7 @@ impl Copied {
     }
 
     /// Drafts the state, and the records that end the copied turns that were running, waiting or queued: an outcome
-    /// for each open call and an end for each turn. These turns continue in the original session.
+    /// for each open call, and an end for each turn and each background task. These continue in the original session.
     ///
     /// # Errors
     /// If the state cannot be written as JSON.
@@ -61,6 +71,7 @@ impl Copied {
             let end = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
             draft.record(Some(&turn), EventKind::TurnCanceled(end));
         }
+        self.background.into_iter().for_each(|end| draft.record(None, EventKind::TaskCanceled(end)));
         if self.queue_length > 0 {
             draft.record(None, EventKind::FollowupQueued { count: 0 });
         }

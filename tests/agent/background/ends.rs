@@ -158,6 +158,20 @@ fn an_interrupted_step_keeps_the_task_that_it_has_started() {
 }
 
 #[test]
+fn a_fork_has_no_task_without_an_end() {
+    let stage = stage();
+    stage.post("t1", &json!([[spawn(READ, 0), spawn(&reads(20), 0)]]).to_string());
+    stage.settle();
+    stage.tick(ms(500));
+    let other = Rc::new(Stage::demo());
+    let fork = respond_beside(&stage, &other, &request("POST /fork", "", &json!({}))).unwrap();
+    assert_eq!(status(&fork), 201);
+    let ended = ends(&other);
+    assert_eq!((&ended[0]["type"], &ended[1]["type"]), (&json!("task.completed"), &json!("task.canceled")));
+    assert_eq!((tasks(&other), statuses(&stage)), (vec![], vec!["completed".into(), "running".into()]));
+}
+
+#[test]
 fn an_erasure_reaches_all_tasks() {
     let stage = stage();
     stage.post("t1", &steps(&[spawn(WRITE, 0)]));
