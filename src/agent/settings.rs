@@ -46,7 +46,8 @@ pub struct Settings {
     pub subagents: Option<Vec<SubagentKind>>,
     /// Whether subagents may work in the background.
     pub background: BackgroundTasks,
-    /// Maximum number of subagents that a turn runs at a time. Further calls start when these have ended.
+    /// Maximum number of subagents at a time, including those in the background. Further calls start when these have ended,
+    /// but a call always starts if only background tasks work.
     pub max_subagents: usize,
     /// Maximum number of subagents that a turn starts.
     pub max_subagents_per_turn: u32,

@@ -166,7 +166,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "8",
             expects: "a whole number from 1",
-            doc: "Maximum number of subagents that a turn runs at a time. If the model starts more in one step, they run in \
+            doc: "Maximum number of subagents at a time, including those in the background. If the model starts more in one step, they run in \
                   batches: the next batch starts when the whole current one has ended.",
             example: "",
         },
