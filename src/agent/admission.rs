@@ -275,7 +275,9 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         // Nothing is asked, and no subagent started, for a call that would be denied afterwards.
         return deny(call, denied, reason);
     }
-    let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
+    // A tool that may wait for minutes runs alone, so that the outcomes of other calls are stored before.
+    let effect = if tool.max_duration().is_some() { Effect::default() } else { spec.effect };
+    let claim = Claim { effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
     let admission = match waits_for {
         None => {
             let shown = resolved.shown;

@@ -9,7 +9,7 @@ pub const MAX_IN_FLIGHT: usize = 6;
 /// What the scheduler needs to know about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// Effect of the tool; the strictest one for an unknown tool.
+    /// Effect of the tool; the strictest one for a call that must run alone.
     pub effect: Effect,
     /// Resources that the call uses.
     pub keys: Vec<String>,

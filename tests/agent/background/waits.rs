@@ -95,6 +95,20 @@ fn a_result_is_shown_again_if_the_step_was_not_committed() {
 }
 
 #[test]
+fn the_outcomes_of_other_calls_are_stored_before_a_wait() {
+    let (stage, _) = stage_of(BackgroundTasks::On);
+    let read = json!(["read_it", {"key": "x"}]);
+    let calls = json!([[spawn(&reads(20), 0)], [read, wait(json!({"timeout_seconds": 60}))]]);
+    stage.post("t1", &calls.to_string());
+    stage.run();
+    (0..6).for_each(|_| stage.tick(ms(100)));
+    let outcomes: Vec<_> = stage.records().into_iter().filter(|r| r["type"] == "tool.completed").collect();
+    let names: Vec<_> = outcomes.iter().map(|record| &record["name"]).collect();
+    assert_eq!(names, ["agent_spawn", "read_it"], "the wait goes on");
+    stage.settle();
+}
+
+#[test]
 fn a_finished_task_wakes_an_idle_session_once() {
     let (stage, models) = stage_of(BackgroundTasks::Wake);
     stage.post("t1", &json!([[spawn(READ, 0), spawn(READ, 0)]]).to_string());
