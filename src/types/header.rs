@@ -1,5 +1,7 @@
 //! Headers of outbound requests that definitions of agents declare.
 
+use http::HeaderName;
+
 /// Maximum size of the headers of a request, in bytes of names and values.
 pub const MAX_BYTES: usize = 32_000;
 
@@ -21,8 +23,7 @@ const OF_CONNECTION: &[&str] = &[
 
 /// Returns whether a text is a token of RFC 9110, such as the name of a header.
 pub fn is_token(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(fits)
+    HeaderName::from_bytes(text.as_bytes()).is_ok()
 }
 
 /// Returns whether a text can be the value of a header, see [`VALUE_RULE`].
