@@ -91,6 +91,7 @@ pub fn check(world: &World) {
         people::submissions(world, view, witness, node);
         permits::check(world, view, &book, node, sender, witness);
         if let Some(scenario) = scenario {
+            context::indexed(ledger, view, node);
             context::owed(ledger, view, node, scenario);
             readers::posts(ledger, view, witness, node.place);
         }

@@ -3,6 +3,7 @@
 use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
 use edge_harness::platform::in_memory::InMemoryIndex;
+use edge_harness::ports::memory::CollectionKind;
 use edge_harness::types::ToolSpec;
 use serde_json::Value;
 use std::{
@@ -65,6 +66,16 @@ pub struct Ask {
     pub answered: bool,
 }
 
+/// A user's message that leaves the window although it is not in an index.
+pub struct Unindexed {
+    /// The session, by its number in the scenario.
+    pub place: usize,
+    /// What identifies the message, such as `⟨s0⟩ u1`.
+    pub message: String,
+    pub kind: CollectionKind,
+    pub at: u64,
+}
+
 /// The environment of the core, which records everything that happens.
 pub struct Ledger {
     pub sched: Rc<Sched>,
@@ -77,6 +88,8 @@ pub struct Ledger {
     pub measured: RefCell<Option<(Rc<[ToolSpec]>, u64)>>,
     /// The memory index.
     pub index: Rc<InMemoryIndex>,
+    /// The messages that left the window before they were in an index.
+    pub unindexed: RefCell<Vec<Unindexed>>,
     /// Number of one-shot calls so far.
     pub one_shots: Cell<usize>,
     /// Number of times a turn waited for a person.
@@ -111,6 +124,7 @@ impl Ledger {
             tries: RefCell::default(),
             measured: RefCell::default(),
             index: Rc::default(),
+            unindexed: RefCell::default(),
             one_shots: Cell::new(0),
             waits: Cell::new(0),
             restarts: Cell::new(0),

@@ -1,8 +1,8 @@
 //! Messages that leave the context window: invariant 10.
 
-use super::view::View;
+use super::{ends, view::View};
 use crate::{
-    ledger::Ledger,
+    ledger::{Ledger, Unindexed},
     model::one_shot,
     scenario::{SessionScenario, mark},
     world::Node,
@@ -13,6 +13,10 @@ use edge_harness::types::{Record, session::Activity};
 
 /// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
+
+/// The time to its deadline, in milliseconds, with which a turn does not wait for the extraction of facts. A compaction that it
+/// needs may wait for a sixth of it.
+const HURRY_MS: u64 = 1_000;
 
 /// 10: each compaction and each note continues from the earlier ones, and messages that leave the window are
 /// summarized, noted, or said to be missing.
@@ -52,6 +56,19 @@ fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
         let mentioned = || named.iter().any(|name| turn.said.starts_with(name.as_str()));
         if started.is_some_and(|seq| seq < state.kept_from()) && !mentioned() {
             ledger.find(10, format!("“{}” is neither in the window nor mentioned: {instead:?}", turn.said));
+        }
+    }
+}
+
+/// 10: before messages leave the window, they are indexed and facts are extracted from them, unless the turn that needs
+/// the room has hardly any time left.
+pub fn indexed(ledger: &Ledger, view: &View, node: &Node) {
+    for Unindexed { place, message, kind, at } in &*ledger.unindexed.borrow() {
+        let running = view.turns.iter().find(|turn| turn.runs_at(view, *at));
+        let deadline = running.and_then(|turn| ends::deadline(ledger, view, turn));
+        if *place == node.place && deadline.is_none_or(|deadline| deadline > at + HURRY_MS) {
+            let left = format!("“{message}” leaves the window and is not in the index of {kind:?}");
+            ledger.find(10, left);
         }
     }
 }

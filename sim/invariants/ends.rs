@@ -95,6 +95,14 @@ pub fn whole(ledger: &Ledger, view: &View, node: &Node) {
     }
 }
 
+/// Returns the deadline of a turn that has started.
+pub fn deadline(ledger: &Ledger, view: &View, turn: &Turn) -> Option<u64> {
+    let start = &view.entries[*turn.started.first()?];
+    let (_, script) = ledger.scenario.turn(&turn.said)?;
+    let budget = Budget::default().patched(&script.budget);
+    Some(start.at + u64::from(budget.timeout_s) * 1_000 + turn.waited_ms(view))
+}
+
 /// 4: no limit is exceeded, and reaching one is explained.
 pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
     for turn in &view.turns {
@@ -108,7 +116,7 @@ pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
         };
         let (start, end) = (&view.entries[*start], &view.entries[*end]);
         let waited = turn.waited_ms(view);
-        let deadline = start.at + u64::from(budget.timeout_s) * 1_000 + waited;
+        let Some(deadline) = deadline(ledger, view, turn) else { continue };
         let thoughts = turn.records.iter().map(|place| &view.entries[*place]);
         let thoughts = thoughts.filter(|entry| entry.kind == "turn.reflected" && entry.value["stub"] != true);
         asked(ledger, turn, &budget, deadline, thoughts.count() as u64, &over);

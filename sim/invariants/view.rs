@@ -185,6 +185,13 @@ impl Turn {
         self.said.starts_with(WOKEN)
     }
 
+    /// Returns whether the turn has started at a time and has not ended yet.
+    pub fn runs_at(&self, view: &View, time: u64) -> bool {
+        let at = |place: &usize| view.entries[*place].at;
+        self.started.first().is_some_and(|start| at(start) <= time)
+            && self.ends.first().is_none_or(|end| time <= at(end))
+    }
+
     /// Returns the total time the turn was suspended, in milliseconds.
     pub fn waited_ms(&self, view: &View) -> u64 {
         let at = |place: usize| view.entries[place].at;

@@ -2,7 +2,7 @@
 
 use super::{Piece, pieces};
 use crate::{
-    ledger::Ledger,
+    ledger::{Ledger, Unindexed},
     scenario::{OneShotFate, SessionScenario, mark},
 };
 use edge_harness::ports::{
@@ -75,7 +75,7 @@ pub fn named(ledger: &Ledger, text: &str) -> Vec<String> {
     names.filter(|name| text.contains(name.as_str())).collect()
 }
 
-/// Invariant 10: before messages leave the window, they are indexed and facts are extracted from them.
+/// Records the messages that leave the window before they are indexed and facts are extracted from them.
 fn leaving(ledger: &Ledger, asked: &str) {
     // Only the user's own messages, because the model repeats them.
     let said: String = asked.lines().filter(|line| line.contains("] user: ")).collect();
@@ -100,7 +100,8 @@ fn leaving(ledger: &Ledger, asked: &str) {
         let kinds = [Some(CollectionKind::Turns), drawn.then_some(CollectionKind::Facts)];
         for kind in kinds.into_iter().flatten() {
             if !is_indexed(ledger, scenario, turn, kind) {
-                ledger.find(10, format!("“{name}” leaves the window and is not in the index of {kind:?}"));
+                let at = ledger.sched.now();
+                ledger.unindexed.borrow_mut().push(Unindexed { place, message: name.clone(), kind, at });
             }
         }
     }
