@@ -119,7 +119,11 @@ pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
         let Some(deadline) = deadline(ledger, view, turn) else { continue };
         let thoughts = turn.records.iter().map(|place| &view.entries[*place]);
         let thoughts = thoughts.filter(|entry| entry.kind == "turn.reflected" && entry.value["stub"] != true);
-        asked(ledger, turn, &budget, deadline, thoughts.count() as u64, &over);
+        // A background task that ends returns what it has not used, so a turn that had reached its bound goes on.
+        let records = view.entries.iter().filter(|entry| (start.seq..=end.seq).contains(&entry.seq));
+        let is_task = |kind: &str| ["task.completed", "task.failed", "task.canceled"].contains(&kind);
+        let returned = records.filter(|entry| is_task(&entry.kind)).count() as u64;
+        asked(ledger, turn, &budget, deadline, thoughts.count() as u64, returned, &over);
 
         let runs = ledger.runs.borrow();
         let runs: Vec<_> =
@@ -156,6 +160,7 @@ fn asked(
     budget: &Budget,
     deadline: u64,
     reflected: u64,
+    returned: u64,
     over: &dyn Fn(&str, u64, u64),
 ) {
     let asks = ledger.asks.borrow();
@@ -169,7 +174,7 @@ fn asked(
     over("model calls", steps, budget.max_steps.into());
     // A response that does not match the schema is repeated once.
     let repaired = asks.iter().any(|ask| ask.tools_off && ask.repairs);
-    over("summaries", summaries, 1 + u64::from(repaired));
+    over("summaries", summaries, 1 + u64::from(repaired) + returned);
     over("reflections", reflections, budget.max_reflections.into());
     if let Some(most) = budget.max_tokens {
         // A step that was requested twice was completed once, and an interrupted self-critique not at all.
