@@ -25,6 +25,7 @@ mod hook_draft;
 pub mod host;
 pub mod interval;
 mod judge;
+mod media;
 pub mod object_schema;
 mod own_default;
 mod preparer;

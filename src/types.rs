@@ -14,6 +14,7 @@ pub mod glob;
 pub mod header;
 pub mod id;
 pub mod json;
+pub mod media;
 pub mod message;
 pub mod mode;
 pub mod model;
@@ -55,6 +56,7 @@ pub use id::{
     AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, MoveId,
     RequestId, SessionId, TenantId, TurnId, UserId,
 };
+pub use media::{LeftOut, Media, MediaKind, RequestMedia};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
 pub use model::{

@@ -154,6 +154,7 @@ pub(super) fn prepare(
         volatile: volatile.join("\n\n"),
         tail,
         messages,
+        media: Rc::default(),
         tools,
         max_output_tokens: left.into_iter().chain(turn.options.max_output_tokens).min(),
         thinking: turn.options.think.unwrap_or(agent.settings.think),

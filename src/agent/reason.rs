@@ -70,7 +70,9 @@ impl ReactAgent<'_> {
         let mut tries = 1;
         loop {
             let message = self.agent.new_id();
-            let events = prepared.provider.stream(prepared.request.clone());
+            let request = self.with_media(prepared).await;
+            let has_media = request.media.has_content();
+            let events = prepared.provider.stream(request);
             let FailedAttempt { error, shown } = match stream::forward(self.cx, &message, events).await {
                 Ok(response) => return Ok(Called::Responded(message, response)),
                 Err(failed) => failed,
@@ -80,8 +82,16 @@ impl ReactAgent<'_> {
                     // Close the message first: records drafted while it streams are deferred.
                     self.restart_message(error.kind.code())?;
                 }
-                let is_smaller = self.shrink_context(prepared).await?;
-                return Ok(if is_smaller { Called::Shrunk } else { Called::Failed(error) });
+                if self.shrink_context(prepared).await? {
+                    return Ok(Called::Shrunk);
+                }
+            }
+            // The provider may have refused a file: one that is damaged, or has too many pages. Without this, it would
+            // refuse each further turn of the session.
+            let is_refused = matches!(error.kind, ModelErrorKind::Invalid | ModelErrorKind::Overflow);
+            if is_refused && has_media && !shown {
+                self.cx.state.refuse_media();
+                continue;
             }
             let mut random = [0; 4];
             self.agent.entropy.fill(&mut random);

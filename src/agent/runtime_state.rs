@@ -53,6 +53,8 @@ struct Inner {
     /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
     prefetch: Option<Prefetch>,
+    /// Whether the provider has refused a request with files.
+    media_refused: bool,
     /// The background tasks that the last request has shown to the model.
     background: Vec<TurnId>,
 }
@@ -166,6 +168,16 @@ impl RuntimeState {
         if !failed.iter().any(|(known, _)| known == step) {
             failed.push((step.to_owned(), reason.to_owned()));
         }
+    }
+
+    /// Leaves out the contents of files from the further requests of the turn.
+    pub(super) fn refuse_media(&self) {
+        self.inner.borrow_mut().media_refused = true;
+    }
+
+    /// Returns whether the provider has refused a request with files.
+    pub(super) fn is_media_refused(&self) -> bool {
+        self.inner.borrow().media_refused
     }
 
     /// Returns the tools offered to the model, calling `choose` only when the mode has changed.

@@ -52,9 +52,12 @@ impl Model for HttpModel {
     fn stream(&self, request: ModelRequest) -> Events {
         let encoded = self.wire.encode(&self.endpoint, &request);
         let (http, clock) = (self.http.clone(), self.clock.clone());
+        let permit = request.media.permit.clone();
         let open = async move {
             let response =
                 http.send(encoded?).await.map_err(|e| connection_error(ModelErrorKind::Network, &e))?;
+            // The body has been sent.
+            drop(permit);
             if (200..300).contains(&response.status) {
                 Ok(response.body)
             } else {
@@ -75,8 +78,12 @@ pub(super) struct AiModel {
 impl Model for AiModel {
     fn stream(&self, request: ModelRequest) -> Events {
         let input = workers_ai::input(&request);
-        let (ai, model) = (self.ai.clone(), request.model);
-        let open = async move { ai.run(&model, input?).await.map_err(|e| classify::binding_error(&e.0)) };
+        let (ai, model, permit) = (self.ai.clone(), request.model, request.media.permit.clone());
+        let open = async move {
+            let response = ai.run(&model, input?).await;
+            drop(permit);
+            response.map_err(|e| classify::binding_error(&e.0))
+        };
         stream_response(open.boxed_local(), Box::<WorkersAi>::default(), &self.clock, &self.errors)
     }
 }

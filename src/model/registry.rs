@@ -1,13 +1,14 @@
 //! The models that this deployment can use.
 
 use super::{
-    Credentials, CustomProvider, Endpoint, ModelSettings, Prices, Provider, TABLE, Transport, Windows, Wire,
+    AcceptedMedia, Credentials, CustomProvider, Endpoint, ModelSettings, Prices, Provider, TABLE, Transport,
+    Windows, Wire,
     client::{AiModel, ErrorFormatter, HttpModel},
     demo::{self, Demo},
 };
 use crate::{
     ports::{Ai, Clock, Http, Model, Models},
-    types::{ModelError, ModelErrorKind, ModelLimits, ModelList, Price},
+    types::{MediaKind, ModelError, ModelErrorKind, ModelLimits, ModelList, Price},
 };
 use std::rc::Rc;
 
@@ -25,6 +26,7 @@ pub struct ModelRegistry {
     allow: Option<ModelList>,
     prices: Prices,
     windows: Windows,
+    media: AcceptedMedia,
 }
 
 /// One provider.
@@ -56,8 +58,8 @@ impl ModelRegistry {
         let built_in = TABLE.iter().map(|provider| parts.built_in(provider));
         let custom = parts.settings.custom.iter().map(|provider| parts.custom(provider));
         let providers = built_in.chain(custom).collect();
-        let ModelSettings { prices, windows, demo, allow, .. } = parts.settings;
-        Self { providers, demo: demo || default == demo::ID, allow, default, prices, windows }
+        let ModelSettings { prices, windows, media, demo, allow, .. } = parts.settings;
+        Self { providers, demo: demo || default == demo::ID, allow, default, prices, windows, media }
     }
 
     /// Returns the model ids to offer to clients: the default model, and the demo model if sessions may use it.
@@ -136,6 +138,10 @@ impl Models for ModelRegistry {
         let window = self.windows.of(id);
         let unknown = ModelLimits::default();
         ModelLimits { window: window.unwrap_or(unknown.window), percent: percent.unwrap_or(unknown.percent) }
+    }
+
+    fn takes(&self, id: &str, kind: MediaKind) -> bool {
+        self.media.takes(id, kind)
     }
 
     fn default_model(&self) -> String {

@@ -1,6 +1,6 @@
 //! The settings of models.
 
-use super::{CustomProvider, Prices, TABLE, Windows};
+use super::{AcceptedMedia, CustomProvider, Prices, TABLE, Windows};
 use crate::types::ModelList;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ pub struct ModelSettings {
     pub prices: Prices,
     /// Context windows that take precedence over the built-in ones.
     pub windows: Windows,
+    /// What models take besides text, which takes precedence over the built-in list.
+    pub media: AcceptedMedia,
     credentials: BTreeMap<String, Credentials>,
 }
 

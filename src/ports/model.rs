@@ -1,6 +1,6 @@
 //! Language models.
 
-use crate::types::{ModelError, ModelEvent, ModelLimits, ModelRequest, Price};
+use crate::types::{MediaKind, ModelError, ModelEvent, ModelLimits, ModelRequest, Price};
 use futures::stream::LocalBoxStream;
 
 /// A language model with streamed responses.
@@ -82,6 +82,11 @@ pub trait Models {
     /// Returns the context window of a model and the factor of its tokenizer.
     fn limits(&self, _id: &str) -> ModelLimits {
         ModelLimits::default()
+    }
+
+    /// Returns whether a model takes files of this kind in users' messages.
+    fn takes(&self, _id: &str, _kind: MediaKind) -> bool {
+        false
     }
 
     /// Returns the model of sessions that do not select one.

@@ -8,7 +8,7 @@
 
 mod gauge;
 
-use crate::types::{Message, Part, ToolSpec, text::ends};
+use crate::types::{MediaKind, Message, Part, ToolSpec, text::ends};
 use serde_json::Value;
 
 /// Tokens of a message in addition to its text.
@@ -124,7 +124,10 @@ fn of_part(part: &Part) -> u64 {
         Part::Reasoning { text, provider } => {
             of_text(text).max(provider.as_ref().map(of_json).unwrap_or_default())
         }
-        Part::File(file) => of_text(&file.line()),
+        Part::File(file) => {
+            let content = MediaKind::of(&file.mime_type).map_or(0, |kind| kind.tokens(file.bytes));
+            of_text(&file.line()) + content
+        }
         Part::ToolCall(call) => CALL + of_text(&call.name) + of_json(&call.args),
         Part::ToolResult { outcome, .. } => CALL + of_text(&outcome.model_text()),
     }

@@ -58,10 +58,18 @@ pub struct FileRef {
 impl FileRef {
     /// Returns the line that represents the file in the prompt.
     pub fn line(&self) -> String {
-        let Self { r#ref, mime_type, bytes, name } = self;
-        let name = name.as_deref().unwrap_or(r#ref);
-        let rest = format!(", {bytes} bytes: read parts of it with read_artifact, ref {ref}");
-        file_line(Some(name), Some(mime_type), &rest)
+        let (bytes, id) = (self.bytes, &self.r#ref);
+        self.line_of(&format!("{bytes} bytes: read parts of it with read_artifact, ref {id}"))
+    }
+
+    /// Returns the line of a file, with a note about its content.
+    pub(super) fn line_with(&self, note: &str) -> String {
+        self.line_of(&format!("{} bytes, ref {}: {note}", self.bytes, self.r#ref))
+    }
+
+    fn line_of(&self, rest: &str) -> String {
+        let name = self.name.as_deref().unwrap_or(&self.r#ref);
+        file_line(Some(name), Some(&self.mime_type), &format!(", {rest}"))
     }
 }
 

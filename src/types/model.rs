@@ -1,6 +1,6 @@
 //! Provider-neutral requests, responses, and errors of models.
 
-use super::{Message, Part, Thinking, ToolSpec, WindowUse};
+use super::{Message, Part, RequestMedia, Thinking, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{ops::AddAssign, rc::Rc};
@@ -20,6 +20,8 @@ pub struct ModelRequest {
     pub tail: String,
     /// The conversation, oldest first. The result of every tool call follows it immediately.
     pub messages: Vec<Rc<Message>>,
+    /// The contents of the users' files in the conversation.
+    pub media: Rc<RequestMedia>,
     /// The available tools, sorted by name.
     pub tools: Rc<[ToolSpec]>,
     /// Maximum number of output tokens; if absent, the provider's default.

@@ -30,6 +30,7 @@ mod jwt;
 mod kit;
 mod large;
 mod limits;
+mod media;
 mod memory;
 mod my_agent;
 mod observation;

@@ -1,6 +1,6 @@
 //! The request body of the Messages API.
 
-use crate::types::{Message, ModelRequest, Part, Role, Thinking};
+use crate::types::{MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -56,9 +56,27 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Marker>,
     },
+    Image {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Marker>,
+    },
+    Document {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Marker>,
+    },
     /// A reasoning block, exactly as it was received.
     #[serde(untagged)]
     Verbatim(&'a Value),
+}
+
+/// The content of a file.
+#[derive(Serialize)]
+struct Source<'a> {
+    r#type: &'static str,
+    media_type: &'a str,
+    data: &'a str,
 }
 
 /// Asks the API to cache everything up to and including the block that carries the marker.
@@ -101,7 +119,7 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
             messages.iter_mut().rev().any(mark);
             content.extend(text(&request.volatile));
         }
-        content.extend(message.parts.iter().filter_map(block));
+        content.extend(message.parts.iter().flat_map(|part| blocks(part, &request.media)));
         if content.is_empty() {
             continue;
         }
@@ -170,12 +188,28 @@ fn may_think(messages: &[std::rc::Rc<Message>]) -> bool {
     }
 }
 
+/// Converts a part to its blocks. The content of a file follows the line that names it.
+fn blocks<'a>(part: &'a Part, media: &'a RequestMedia) -> impl Iterator<Item = Block<'a>> {
+    let Part::File(file) = part else { return [block(part), None].into_iter().flatten() };
+    let line = Block::Text { text: media.line(file).into(), cache_control: None };
+    let content = media.content(file).and_then(|content| {
+        let source = Source { r#type: "base64", media_type: &content.mime_type, data: &content.base64 };
+        match content.kind {
+            MediaKind::Image => Some(Block::Image { source, cache_control: None }),
+            MediaKind::Pdf => Some(Block::Document { source, cache_control: None }),
+            // The API has no block for audio.
+            MediaKind::Audio => None,
+        }
+    });
+    [Some(line), content].into_iter().flatten()
+}
+
 /// Converts a part to a block. Returns `None` for what the API rejects: empty text and the reasoning of other
 /// providers.
 fn block(part: &Part) -> Option<Block<'_>> {
     match part {
         Part::Text { text: words } => text(words),
-        Part::File(file) => Some(Block::Text { text: file.line().into(), cache_control: None }),
+        Part::File(_) => None,
         Part::Reasoning { provider, .. } => {
             provider.as_ref().filter(|block| is_own_thinking(block)).map(Block::Verbatim)
         }
@@ -224,6 +258,8 @@ fn mark(turn: &mut WireMessage<'_>) -> bool {
 fn mark_block(block: &mut Block<'_>) -> bool {
     match block {
         Block::Text { cache_control, .. }
+        | Block::Image { cache_control, .. }
+        | Block::Document { cache_control, .. }
         | Block::ToolUse { cache_control, .. }
         | Block::ToolResult { cache_control, .. } => {
             *cache_control = EPHEMERAL;

@@ -188,6 +188,7 @@ fn the_whole_request() {
             message(Role::Assistant, vec![Part::text("Hi"), Part::text(" ")]),
             user("More"),
         ],
+        media: Default::default(),
         tools: vec![spec("zeta"), spec("alpha")].into(),
         max_output_tokens: Some(2_000),
         thinking: Thinking::Off,

@@ -1,6 +1,6 @@
 //! The request body of chat completions.
 
-use crate::types::{Message, ModelRequest, Part, Role, Thinking};
+use crate::types::{FileRef, Media, MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ enum ChatMessage<'a> {
         content: &'a str,
     },
     User {
-        content: String,
+        content: Content<'a>,
     },
     Assistant {
         content: Option<String>,
@@ -58,6 +58,40 @@ enum ChatMessage<'a> {
         tool_call_id: &'a str,
         content: Cow<'a, str>,
     },
+}
+
+/// The content of a user's message.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(String),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+    File { file: File<'a> },
+    InputAudio { input_audio: Audio<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    filename: &'a str,
+    file_data: String,
+}
+
+#[derive(Serialize)]
+struct Audio<'a> {
+    data: &'a str,
+    format: &'static str,
 }
 
 #[derive(Serialize)]
@@ -98,13 +132,13 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
         if at == last_user {
             push_system(&request.volatile, &mut messages);
         }
-        push_message(message, dialect, &mut messages);
+        push_message(message, &request.media, dialect, &mut messages);
     }
     if request.messages.is_empty() {
         push_system(&request.volatile, &mut messages);
     }
     if !request.tail.is_empty() {
-        messages.push(ChatMessage::User { content: request.tail.clone() });
+        messages.push(ChatMessage::User { content: Content::Text(request.tail.clone()) });
     }
     let offered = if request.tools_off && !open_ai { &[][..] } else { &request.tools };
     let tools = offered.iter().map(|tool| Tool {
@@ -156,10 +190,19 @@ fn push_system<'a>(content: &'a str, messages: &mut Vec<ChatMessage<'a>>) {
 
 /// Appends a message: one entry, or one entry per tool result. Reasoning is left out because no compatible
 /// server accepts it.
-fn push_message<'a>(message: &'a Message, dialect: Dialect, messages: &mut Vec<ChatMessage<'a>>) {
+fn push_message<'a>(
+    message: &'a Message,
+    media: &'a RequestMedia,
+    dialect: Dialect,
+    messages: &mut Vec<ChatMessage<'a>>,
+) {
+    if message.role == Role::User && has_files(message, media) {
+        let content = Content::Parts(content_parts(message, media));
+        return messages.push(ChatMessage::User { content });
+    }
     let text = message.prompt_text();
     match message.role {
-        Role::User => messages.push(ChatMessage::User { content: text }),
+        Role::User => messages.push(ChatMessage::User { content: Content::Text(text) }),
         Role::Assistant => {
             let call = |call: &'a crate::types::ToolCall| Call {
                 id: &call.call_id,
@@ -181,5 +224,41 @@ fn push_message<'a>(message: &'a Message, dialect: Dialect, messages: &mut Vec<C
             }
             _ => None,
         })),
+    }
+}
+
+/// Returns whether the message has files that other models or this one take.
+fn has_files(message: &Message, media: &RequestMedia) -> bool {
+    message.parts.iter().any(|part| matches!(part, Part::File(file) if media.files.contains_key(&file.r#ref)))
+}
+
+/// Returns the text and the files of a user's message, each file after the line that names it.
+fn content_parts<'a>(message: &'a Message, media: &'a RequestMedia) -> Vec<ContentPart<'a>> {
+    let mut parts = Vec::with_capacity(message.parts.len() + 1);
+    for part in &message.parts {
+        match part {
+            Part::Text { text } => parts.push(ContentPart::Text { text: text.into() }),
+            Part::File(file) => {
+                parts.push(ContentPart::Text { text: media.line(file).into() });
+                parts.extend(media.content(file).map(|content| file_part(file, content)));
+            }
+            Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult { .. } => {}
+        }
+    }
+    parts
+}
+
+fn file_part<'a>(file: &'a FileRef, content: &'a Media) -> ContentPart<'a> {
+    match content.kind {
+        MediaKind::Image => ContentPart::ImageUrl { image_url: ImageUrl { url: content.data_url() } },
+        MediaKind::Pdf => {
+            // The API requires a name.
+            let filename = file.name.as_deref().unwrap_or("file.pdf");
+            ContentPart::File { file: File { filename, file_data: content.data_url() } }
+        }
+        MediaKind::Audio => {
+            let format = if content.mime_type.contains("wav") { "wav" } else { "mp3" };
+            ContentPart::InputAudio { input_audio: Audio { data: &content.base64, format } }
+        }
     }
 }

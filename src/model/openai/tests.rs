@@ -190,6 +190,7 @@ fn the_whole_request() {
             result("b", "list", ToolOutcome::failure("gone")),
             message(Role::Assistant, vec![Part::Reasoning { text: "hm".into(), provider: None }]),
         ],
+        media: Default::default(),
         tools: vec![spec("zeta"), spec("alpha")].into(),
         max_output_tokens: Some(100),
         thinking: Thinking::Low,

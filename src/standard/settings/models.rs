@@ -1,7 +1,7 @@
 //! Settings of models.
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
-use crate::model::{CustomProvider, Prices, Windows};
+use crate::model::{AcceptedMedia, CustomProvider, Prices, Windows};
 use crate::types::{ModelList, model_list::check_pattern};
 
 /// Maximum number of models that take over.
@@ -163,6 +163,19 @@ pub const TOPIC: Topic = Topic {
             doc: "The context windows of models, in tokens. They take precedence over the built-in list of well-known \
                   models. A model in neither list is assumed to have 128,000 tokens.",
             example: r#"{"openai/mine": 32000}"#,
+        },
+        Setting {
+            name: "MODEL_MEDIA",
+            kind: Kind::Variable(|config, text| {
+                config.models.media = AcceptedMedia(value::json(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: r#"JSON {"provider/model": [kinds]} with kinds out of "image", "pdf" and "audio""#,
+            doc: "What models take besides text in users' messages ([attachments](http-api.md#attachments-and-artifacts)). \
+                  It takes precedence over the built-in list of well-known models. A model in neither list takes text \
+                  only.",
+            example: r#"{"openrouter/google/gemini-2.5-pro": ["image", "pdf", "audio"]}"#,
         },
     ],
 };
