@@ -18,7 +18,7 @@ mod tests;
 use crate::ports::{SessionStore, StoreError, session_store::Batch};
 use crate::types::{
     Admission, Admitted, Day, NanoUsd, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
-    TimedLimit, Timestamp, UsageKey, UsageRow, UsageTotals, quota::SLOT_RETRY,
+    TimedLimit, Timestamp, UsageKey, UsagePage, UsageRow, UsageTotals, quota::SLOT_RETRY,
 };
 use serde::{
     Deserialize, Serialize,
@@ -32,6 +32,8 @@ pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
 pub const SLOT_LEASE: Duration = Duration::from_mins(5);
 /// How many days usage is kept.
 pub const RETENTION_DAYS: u64 = 400;
+/// Maximum number of rows of usage that are read at once: about 500 kB.
+const USAGE_PAGE: usize = 2_000;
 /// How many days the ledger keeps what it knows about an erased session, because a report may arrive late.
 const ERASED_DAYS: u64 = 1;
 /// The time of creation of a session that is not stored yet.
@@ -293,24 +295,27 @@ impl TenantLedger {
         Ok(RequestBlock { granted, ends_at })
     }
 
-    /// Returns the usage of the days `from` to `to`, both included, in the order of the rows' keys.
+    /// Returns a page of the usage of the days `from` to `to`, both included: the rows that follow `after`.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn usage(&self, from: Day, to: Day) -> Result<Vec<UsageRow>, StoreError> {
-        let mut rows = Vec::new();
-        let mut day = from.max(to.earlier(RETENTION_DAYS));
+    pub fn usage(&self, from: Day, to: Day, after: Option<&str>) -> Result<UsagePage, StoreError> {
         if !self.store.exists()? {
-            return Ok(rows);
+            return Ok(UsagePage::default());
         }
-        while day <= to {
-            for (_, json) in self.store.list(&key::rows(day))? {
-                rows.push(decode::<UsageRow>(&json)?);
+        let first = key::rows(from.max(to.earlier(RETENTION_DAYS)));
+        // The first key after the one of the last page.
+        let first = after.map(|after| format!("{after}\0")).filter(|next| *next > first).unwrap_or(first);
+        let mut keys = self.store.keys(&first, &key::rows(to.next()), USAGE_PAGE + 1)?;
+        let has_more = keys.len() > USAGE_PAGE;
+        keys.truncate(USAGE_PAGE);
+        let mut page = UsagePage { rows: Vec::new(), next: keys.last().filter(|_| has_more).cloned() };
+        for key in keys {
+            if let Some(json) = self.store.get(&key)? {
+                page.rows.push(decode(&json)?);
             }
-            day = day.next();
         }
-        rows.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(rows)
+        Ok(page)
     }
 
     /// Returns how many sessions hold a slot that lasts longer than until `at`.

@@ -90,8 +90,8 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
     for (tenant, (logged, has_erased)) in tenants {
         let mut used = UsageTotals::default();
         let days = (Day::of(now).earlier(3), Day::of(now));
-        let rows = block_on(world.accounts.usage(tenant, days.0, days.1)).unwrap_or_default();
-        rows.into_iter().for_each(|row| used += row.totals);
+        let page = block_on(world.accounts.usage(tenant, days.0, days.1, None)).unwrap_or_default();
+        page.rows.into_iter().for_each(|row| used += row.totals);
         let counted = (used.turns, used.steps, used.tokens.total_tokens);
         // The usage of an erased session stays, but its log does not.
         let fits = match has_erased {

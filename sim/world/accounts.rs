@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use async_trait::async_trait;
 use edge_harness::ports::{Ledger, LedgerError, ledger::LedgerResult};
 use edge_harness::types::{
-    Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsageRow,
+    Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsagePage, UsageRow,
 };
 use serde_json::Value;
 use std::rc::{Rc, Weak};
@@ -74,8 +74,14 @@ impl Ledger for Accounts {
         self.world()?.accounts.take_requests(tenant, wanted, limit).await
     }
 
-    async fn usage(&self, tenant: &TenantId, from: Day, to: Day) -> LedgerResult<Vec<UsageRow>> {
-        self.world()?.accounts.usage(tenant, from, to).await
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+        after: Option<&str>,
+    ) -> LedgerResult<UsagePage> {
+        self.world()?.accounts.usage(tenant, from, to, after).await
     }
 
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()> {

@@ -201,17 +201,27 @@ impl Export {
         }
         part.spend(1);
         let from = self.today.earlier(usage::MAX_DAYS - 1);
-        match self.ledger.usage(&self.subject.tenant, from, self.today).await {
-            Ok(rows) => {
-                part.begin("usage.ndjson").await;
-                let user = self.subject.user.as_ref();
-                for row in rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
-                    part.line(&usage::row(row)).await;
+        part.begin("usage.ndjson").await;
+        let (user, mut after) = (self.subject.user.as_ref(), None);
+        loop {
+            let page = match self.ledger.usage(&self.subject.tenant, from, self.today, after.as_deref()).await
+            {
+                Ok(page) => page,
+                Err(error) => {
+                    part.fail("usage.ndjson", "incomplete: the usage is unavailable", error);
+                    break;
                 }
-                part.end().await;
+            };
+            for row in page.rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
+                part.line(&usage::row(row)).await;
             }
-            Err(error) => part.fail("usage.ndjson", "the usage is unavailable", error),
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            part.spend(1);
         }
+        part.end().await;
         None
     }
 

@@ -70,11 +70,18 @@ async fn respond(
     };
     let (limit, after) = (page::limit(request)?, page::cursor::<String>(request)?);
     let storage = gateway.directory.storage(tenant, user).await?;
-    let rows = gateway.ledger.usage(tenant, from, to).await?;
     let (mut groups, mut total) = (BTreeMap::<String, UsageTotals>::new(), UsageTotals::default());
-    for row in rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
-        *groups.entry(group.of(&row.key)).or_default() += row.totals;
-        total += row.totals;
+    let mut read_to = None;
+    loop {
+        let read = gateway.ledger.usage(tenant, from, to, read_to.as_deref()).await?;
+        for row in read.rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
+            *groups.entry(group.of(&row.key)).or_default() += row.totals;
+            total += row.totals;
+        }
+        read_to = read.next;
+        if read_to.is_none() {
+            break;
+        }
     }
     let mut stored = BTreeMap::<String, StorageUse>::new();
     if matches!(group, Group::Day) && user.is_none() {

@@ -46,8 +46,8 @@ fn report(session: &str, from: u64, to: u64, rows: Vec<UsageRow>, at: Timestamp)
 
 fn total(ledger: &TenantLedger) -> UsageTotals {
     let mut sum = UsageTotals::default();
-    let rows = ledger.usage(Day::of(NOW).earlier(9), Day::of(NOW).next()).unwrap();
-    rows.into_iter().for_each(|row| sum += row.totals);
+    let page = ledger.usage(Day::of(NOW).earlier(9), Day::of(NOW).next(), None).unwrap();
+    page.rows.into_iter().for_each(|row| sum += row.totals);
     sum
 }
 

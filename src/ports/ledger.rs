@@ -1,6 +1,8 @@
 //! The ledger of a tenant: what its turns consumed, and which limits over time it has reached.
 
-use crate::types::{Admission, Admitted, Day, Problem, Receipt, Report, RequestBlock, TenantId, UsageRow};
+use crate::types::{
+    Admission, Admitted, Day, Problem, Receipt, Report, RequestBlock, TenantId, UsagePage, UsageRow,
+};
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -25,7 +27,15 @@ pub type LedgerResult<T> = Result<T, LedgerError>;
 /// # use edge_harness::types::{Day, TenantId};
 /// /// Returns the number of a tenant's turns on a day.
 /// async fn turns_on(ledger: &dyn Ledger, tenant: &TenantId, day: Day) -> LedgerResult<u64> {
-///     Ok(ledger.usage(tenant, day, day).await?.iter().map(|row| row.totals.turns).sum())
+///     let (mut turns, mut after) = (0, None);
+///     loop {
+///         let page = ledger.usage(tenant, day, day, after.as_deref()).await?;
+///         turns += page.rows.iter().map(|row| row.totals.turns).sum::<u64>();
+///         after = page.next;
+///         if after.is_none() {
+///             return Ok(turns);
+///         }
+///     }
 /// }
 /// ```
 #[async_trait(?Send)]
@@ -41,8 +51,15 @@ pub trait Ledger {
     async fn charge(&self, tenant: &TenantId, rows: &[UsageRow]) -> LedgerResult<()>;
     /// Takes up to `wanted` of the requests of the current minute, of which there are `limit`.
     async fn take_requests(&self, tenant: &TenantId, wanted: u32, limit: u32) -> LedgerResult<RequestBlock>;
-    /// Returns the usage of the days `from` to `to`, both included, in the order of the rows' keys.
-    async fn usage(&self, tenant: &TenantId, from: Day, to: Day) -> LedgerResult<Vec<UsageRow>>;
+    /// Returns a page of the usage of the days `from` to `to`, both included: the rows that follow `after`, which is
+    /// [`UsagePage::next`] of the page before.
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+        after: Option<&str>,
+    ) -> LedgerResult<UsagePage>;
     /// Erases the ledger of a tenant.
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()>;
 }

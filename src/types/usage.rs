@@ -146,6 +146,15 @@ pub struct UsageKey {
     pub user: UserId,
 }
 
+/// Some of the rows of usage, by day.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UsagePage {
+    /// The rows.
+    pub rows: Vec<UsageRow>,
+    /// After which the next page begins; absent on the last page.
+    pub next: Option<String>,
+}
+
 /// A row of usage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageRow {

@@ -71,7 +71,7 @@ pub fn is_free(stage: &Stage) -> bool {
 fn used(stage: &Stage) -> UsageTotals {
     let today = Day::of(NOW);
     let mut sum = UsageTotals::default();
-    for row in block_on(stage.ledger.usage(&tenant(), today.earlier(1), today.next())).unwrap() {
+    for row in block_on(stage.ledger.usage(&tenant(), today.earlier(1), today.next(), None)).unwrap().rows {
         sum += row.totals;
     }
     sum

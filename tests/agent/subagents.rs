@@ -209,7 +209,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
     // The child reports it to the ledger, and the parent does not report it again.
     stage.live(ms(20_000));
     let today = Day::of(stage.host().now());
-    let rows = block_on(stage.ledger.usage(&"t".into(), today, today)).unwrap();
+    let rows = block_on(stage.ledger.usage(&"t".into(), today, today, None)).unwrap().rows;
     let sum = |of: fn(&UsageTotals) -> u64| rows.iter().map(|row| of(&row.totals)).sum::<u64>();
     assert_eq!(sum(|totals| totals.turns), 1, "the turn of a subagent is part of the parent's");
     assert_eq!(sum(|totals| totals.tokens.total_tokens), stage.end("t1").usage.total_tokens);

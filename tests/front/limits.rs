@@ -323,6 +323,25 @@ fn usage_is_grouped_and_adds_up() {
 }
 
 #[test]
+fn usage_of_many_users_adds_up() {
+    let stage = Stage::new();
+    stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({"id": "acme"})));
+    let today = Day::of(NOW);
+    for day in [today.earlier(1), today] {
+        let rows: Vec<_> = (0..3_000).map(|n| row(day, "default", "demo/echo", &format!("u{n}"))).collect();
+        block_on(stage.ledger.charge(&"acme".into(), &rows)).unwrap();
+    }
+    let page = block_on(stage.ledger.usage(&"acme".into(), today.earlier(1), today, None)).unwrap();
+    assert!(page.rows.len() < 6_000 && page.next.is_some());
+    let path = "/v1/admin/tenants/acme/usage?group=day";
+    let whole = stage.answer(get(path).bearer(ADMIN)).body;
+    let turns: Vec<_> = whole["data"].as_array().unwrap().iter().map(|row| row["turns"].as_u64()).collect();
+    assert_eq!((turns, &whole["total"]["turns"]), (vec![Some(3_000); 2], &json!(6_000)));
+    let one = stage.answer(get(&format!("{path}&user=u7")).bearer(ADMIN)).body;
+    assert_eq!(one["total"]["turns"], 2);
+}
+
+#[test]
 fn invalid_questions_about_usage_are_named() {
     let stage = Stage::new();
     assert_eq!(

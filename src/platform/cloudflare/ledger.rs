@@ -9,7 +9,7 @@ use super::{
 use crate::ledger::TenantLedger;
 use crate::platform::sql::SqlSessionStore;
 use crate::ports::{Clock, Ledger, LedgerError, Log, SessionStore, StoreError, ledger::LedgerResult};
-use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, UsageRow};
+use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, UsagePage, UsageRow};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -27,7 +27,7 @@ enum Message {
     Report(Report),
     Charge(Vec<UsageRow>),
     TakeRequests { wanted: u32, limit: u32 },
-    Usage { from: Day, to: Day },
+    Usage { from: Day, to: Day, after: Option<String> },
     Erase,
 }
 
@@ -81,7 +81,7 @@ impl Inner {
             Message::Report(report) => json_of(&ledger.report(&report, now)?),
             Message::Charge(rows) => json_of(&ledger.charge(&rows, now)?),
             Message::TakeRequests { wanted, limit } => json_of(&ledger.take_requests(wanted, limit, now)?),
-            Message::Usage { from, to } => json_of(&ledger.usage(from, to)?),
+            Message::Usage { from, to, after } => json_of(&ledger.usage(from, to, after.as_deref())?),
             Message::Erase => json_of(&ledger.erase()?),
         }
     }
@@ -130,8 +130,14 @@ impl Ledger for LedgerObjects {
         self.send(tenant, &Message::TakeRequests { wanted, limit }).await
     }
 
-    async fn usage(&self, tenant: &TenantId, from: Day, to: Day) -> LedgerResult<Vec<UsageRow>> {
-        self.send(tenant, &Message::Usage { from, to }).await
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+        after: Option<&str>,
+    ) -> LedgerResult<UsagePage> {
+        self.send(tenant, &Message::Usage { from, to, after: after.map(str::to_owned) }).await
     }
 
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()> {

@@ -3,7 +3,9 @@
 use super::MemorySessionStore;
 use crate::ledger::TenantLedger;
 use crate::ports::{Clock, Ledger, LedgerError, ledger::LedgerResult};
-use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsageRow};
+use crate::types::{
+    Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsagePage, UsageRow,
+};
 use async_trait::async_trait;
 use std::{
     cell::{Cell, RefCell},
@@ -83,8 +85,14 @@ impl Ledger for InMemoryLedger {
         self.call(tenant, |ledger, now| ledger.take_requests(wanted, limit, now))
     }
 
-    async fn usage(&self, tenant: &TenantId, from: Day, to: Day) -> LedgerResult<Vec<UsageRow>> {
-        self.call(tenant, |ledger, _| ledger.usage(from, to))
+    async fn usage(
+        &self,
+        tenant: &TenantId,
+        from: Day,
+        to: Day,
+        after: Option<&str>,
+    ) -> LedgerResult<UsagePage> {
+        self.call(tenant, |ledger, _| ledger.usage(from, to, after))
     }
 
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()> {
