@@ -122,3 +122,31 @@ fn a_client_cannot_replace_an_external_tool_of_the_operator() {
     assert!(!agent.accepts_client_tool("lookup") && !agent.accepts_client_tool("ask_user"));
     assert!(agent.accepts_client_tool("read_it") && agent.accepts_client_tool("mine"));
 }
+
+#[test]
+fn the_answers_to_a_step_are_bounded() {
+    let calls = || (0..12).map(|id| call(&format!("c{id}"), "lookup", json!({"id": id}))).collect();
+    let (stage, _) = Stage::scripted(
+        move |request| match step_of(request) {
+            0 => answer(calls()),
+            _ => answer(vec![Part::text("Done")]),
+        },
+        |builder| builder.dyn_tool(lookup()),
+    );
+    stage.post("t1", "go");
+    stage.run();
+    let refused = |at: usize, bytes: usize| {
+        say(&stage, &format!("c{at}"), "x".repeat(bytes).into()).map(drop).unwrap_err().errors[0].clone()
+    };
+    let large = refused(0, 1 << 20);
+    assert!(large.pointer == "/answer" && large.detail.contains("1 MiB"), "{large:?}");
+    let answered =
+        (0..12).take_while(|at| say(&stage, &format!("c{at}"), "x".repeat(1_000_000).into()).is_ok());
+    assert_eq!(answered.count(), 8);
+    assert!(refused(8, 1_000_000).detail.contains("8 MiB"));
+    for at in 8..12 {
+        reply(&stage, &format!("c{at}"), CallAnswer::Failure("too large".into())).unwrap();
+    }
+    assert_eq!(tool_results(&stage, "t1").len(), 12);
+    assert_eq!(stage.end("t1").reply.unwrap().text, "Done");
+}

@@ -16,13 +16,18 @@ use crate::session::{
 use crate::turn::policy::{self, Verdict};
 use crate::types::{
     CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, ResolvedBy, StopReason,
-    Suspension, ToolCall, TurnStatus, Wait,
+    Suspension, ToolCall, TurnPhase, TurnStatus, Wait, message::json_weight,
 };
 use serde_json::Value;
 use std::rc::Rc;
 
 /// The reason given for an expired call.
 const EXPIRED: &str = "expired: no decision was made on this call in time";
+
+/// Maximum size of an answer, and of the arguments that a call is approved with, in bytes of JSON (1 MiB).
+const MAX_ANSWER: usize = 1 << 20;
+/// Maximum size of the answers to all calls of a step together (8 MiB).
+const MAX_ANSWERS: usize = 8 << 20;
 
 /// A decision on a call that waits for approval.
 #[derive(Clone, Debug)]
@@ -110,6 +115,9 @@ impl SessionHost {
             }
         }
         self.ensure_waiting(session, &suspension)?;
+        if let Some(args) = &args {
+            check_room(session, "/args", args)?;
+        }
         let record = EventKind::ApprovalDecided {
             call_id: suspension.call_id.clone(),
             name: suspension.name.clone(),
@@ -251,6 +259,7 @@ impl SessionHost {
             };
         }
         self.ensure_waiting(session, &suspension)?;
+        check_room(session, "/answer", &answer)?;
         if let Resolution::Answered { answer } = &resolution
             && let Some((_, tool)) = self.agent().tool(session.state().client_tools(), &suspension.name)
         {
@@ -373,6 +382,32 @@ impl SessionHost {
         };
         Ok(others.map(release).collect())
     }
+}
+
+/// Checks the size of an answer to a call, or of arguments that it was approved with. A step holds those of all its calls
+/// at once.
+fn check_room(session: &Session, place: &str, value: &Value) -> Result<(), Problem> {
+    let bytes = json_weight(value);
+    if bytes > MAX_ANSWER {
+        let detail =
+            format!("about {bytes} bytes; expected at most {MAX_ANSWER} (1 MiB); attach a file instead");
+        return Err(Problem::field(place, detail));
+    }
+    let state = session.state();
+    let Some(TurnPhase::Tools { calls }) = state.activity.turn.as_ref().map(|turn| &turn.phase) else {
+        return Ok(());
+    };
+    let mut held = bytes;
+    for call in calls.iter().filter(|call| call.asked) {
+        let resolved = session.resolved(&call.call_id)?;
+        held += [&resolved.answer, &resolved.args].into_iter().flatten().map(json_weight).sum::<usize>();
+    }
+    if held > MAX_ANSWERS {
+        let detail =
+            format!("the answers to the calls of a step have more than {MAX_ANSWERS} bytes (8 MiB) together");
+        return Err(Problem::field(place, detail));
+    }
+    Ok(())
 }
 
 /// Returns the grants that a decision adds.
