@@ -5,7 +5,8 @@ use crate::agent::host::suspensions::CallAnswer;
 use crate::types::{CallId, Decider, Pending, WaitKind};
 use serde_json::{Value, json};
 
-/// Maximum length of the arguments, the question or the plan in a form, in characters.
+/// Maximum length of the arguments, the question or the plan in a form, in characters. A longer one has no form: it is
+/// decided elsewhere.
 const MAX_SHOWN: usize = 10_000;
 
 /// Returns the requests that show forms for these calls, without ids. Calls that the user cannot decide have none.
@@ -38,8 +39,9 @@ fn form(call: &Pending, may_approve: bool) -> Option<Value> {
         }
         WaitKind::Approval | WaitKind::External | WaitKind::Subagent => return None,
     };
-    let message: String = message.chars().take(MAX_SHOWN).collect();
-    Some(json!({"message": message, "requestedSchema": schema}))
+    // Nobody can decide on what is not shown.
+    let fits = message.chars().nth(MAX_SHOWN).is_none();
+    fits.then(|| json!({"message": message, "requestedSchema": schema}))
 }
 
 /// Returns the schema of the answer to a question.
