@@ -13,7 +13,7 @@ use crate::http::response::Response;
 use crate::http::session::feed;
 use crate::ports::{Clock, Credentials, filesystem::FileResult};
 use crate::session::hub::Interrupted;
-use crate::types::{FilePath, Principal, Scope};
+use crate::types::{FilePath, Principal, Problem, Scope, TenantId};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::{
@@ -22,8 +22,8 @@ use futures::{
     stream::{self, unfold},
 };
 use serde_json::{Value, json};
-use std::rc::Rc;
 use std::time::Duration;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 /// Most files of a stream. With two queries for each file and look, a stream makes at most 800 queries; the platform
 /// permits a request 1,000.
@@ -32,6 +32,8 @@ const MAX_FILES: usize = 10;
 const LOOKS: u32 = 40;
 /// The time before each look.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Most streams of a tenant at a time in an isolate. Each costs the databases up to four queries a second.
+const MAX_STREAMS: usize = 20;
 /// Keeps the connection open while nothing changes.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 /// The field of `_meta` that has the id of the request.
@@ -48,6 +50,11 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
     if filter.contains_key("taskIds") && !asked.reads_tasks() {
         return Err(task::missing().into());
     }
+    let permit = StreamPermit::of(&call.caller.tenant).ok_or_else(|| {
+        let detail = format!("the tenant has {MAX_STREAMS} streams of changes open; close one");
+        let now = call.gateway.clock.now();
+        Problem::rate_limited(&detail, now + INTERVAL * LOOKS, now)
+    })?;
     let uris = match filter.get("resourceSubscriptions") {
         None => Vec::new(),
         Some(Value::Array(uris)) => uris.iter().filter_map(Value::as_str).collect(),
@@ -69,6 +76,7 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
     }
     let watch = Watch {
         id: asked.id.clone(),
+        _permit: permit,
         files,
         left: LOOKS,
         caller: call.caller.clone(),
@@ -79,6 +87,40 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
     watch.notify("subscriptions/acknowledged", json!({ "notifications": honored }), &mut first);
     let first = stream::once(ready(Ok(first.into())));
     Ok(feed::response(first.chain(unfold(watch, Watch::next)).boxed_local(), "text/event-stream"))
+}
+
+thread_local! {
+    /// Number of open streams by tenant. An isolate has one thread.
+    static STREAMS: RefCell<BTreeMap<TenantId, usize>> = RefCell::default();
+}
+
+/// The right to have a stream open. Dropping it closes the stream.
+struct StreamPermit(TenantId);
+
+impl StreamPermit {
+    /// Takes one of the tenant's streams; `None` if all are open.
+    fn of(tenant: &TenantId) -> Option<Self> {
+        STREAMS.with_borrow_mut(|streams| {
+            let open = streams.entry(tenant.clone()).or_default();
+            (*open < MAX_STREAMS).then(|| {
+                *open += 1;
+                Self(tenant.clone())
+            })
+        })
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        STREAMS.with_borrow_mut(|streams| {
+            if let Some(open) = streams.get_mut(&self.0) {
+                *open -= 1;
+                if *open == 0 {
+                    streams.remove(&self.0);
+                }
+            }
+        });
+    }
 }
 
 /// A file that a client is notified about.
@@ -104,6 +146,7 @@ impl WatchedFile {
 struct Watch {
     /// The id of the request.
     id: Value,
+    _permit: StreamPermit,
     files: Vec<WatchedFile>,
     /// Number of looks that follow.
     left: u32,
@@ -166,5 +209,21 @@ impl Watch {
         params["_meta"] = json!({ SUBSCRIPTION: self.id });
         let method = format!("notifications/{name}");
         sse::write(&json!({"jsonrpc": "2.0", "method": method, "params": params}), out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_has_few_streams_at_a_time() {
+        let (one, other) = (TenantId::from("one"), TenantId::from("other"));
+        let open: Vec<_> = (0..MAX_STREAMS).filter_map(|_| StreamPermit::of(&one)).collect();
+        assert_eq!(open.len(), MAX_STREAMS);
+        assert!(StreamPermit::of(&one).is_none());
+        assert!(StreamPermit::of(&other).is_some());
+        drop(open);
+        assert!(StreamPermit::of(&one).is_some());
     }
 }
