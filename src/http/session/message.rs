@@ -144,7 +144,7 @@ pub(super) fn checked_post(
     if let Some(schema) = &body.output_schema {
         check_schema(schema)?;
     }
-    if body.instructions.is_some() && call.principal.user.is_some() {
+    if body.instructions.is_some() && (call.principal.user.is_some() || call.principal.session.is_some()) {
         let detail = "only a caller with a key may send instructions; put them into the message";
         return Err(Problem::field("/instructions", detail));
     }
