@@ -187,7 +187,7 @@ test("questions: an option, free text, several options", async (t) => {
 test("a plan is approved, tasks and the mode are shown", async (t) => {
   const page = await openSession(t, await client.createSession());
   await say(page, '/tool plan_enter {}\n/then /tool plan_write {"content": "# The plan\\n1. Look."}\n/then /tool plan_exit {}\n/then /tool task_write {"tasks": [{"content": "Look", "status": "in_progress", "active_form": "Looking"}]}\n/then /say Done');
-  await page.getByRole("region", { name: "The plan" }).getByRole("heading", { name: "The plan" }).waitFor();
+  await page.getByRole("region", { name: "The plan" }).getByText("# The plan").waitFor();
   assert.equal(await page.getByLabel("Mode").inputValue(), "plan");
   await accessible(page, "a plan");
   await page.getByRole("button", { name: "Approve the plan" }).click();

@@ -125,7 +125,8 @@ function Plan({ call, session, store }: Props) {
   return (
     <section class="waiting" aria-label="Approval of a plan">
       <p>Plan <code>{path}</code></p>
-      <div class="plan" tabIndex={0} role="region" aria-label="The plan"><Markdown text={plan} /></div>
+      {/* The source: rendered Markdown hides comments and definitions, which the model reads. */}
+      <pre class="plan" tabIndex={0} role="region" aria-label="The plan">{plan}</pre>
       <div class="row">
         <button type="button" class="primary" disabled={isBusy} onClick={() => run(store.answer(session, call, { action: "approved" }))}>Approve the plan</button>
         <input aria-label="Feedback" placeholder="What to change" value={feedback.value} onInput={(event) => (feedback.value = event.currentTarget.value)} />
