@@ -200,6 +200,16 @@ fn a_modern_client_is_asked_for_input() {
 }
 
 #[test]
+fn nobody_approves_by_a_form_what_does_not_fit_into_it() {
+    let calls = || vec![call("c1", "write_it", json!({"key": format!("{}rm -rf /", "k".repeat(10_000))}))];
+    let stage = asking(calls_first(calls));
+    let result = modern(&stage, "write", &json!({"elicitation": {}}), &json!({}));
+    assert_eq!(result["resultType"], json!("complete"), "{result}");
+    assert!(text(&result).contains("write_it (call c1)"), "{result}");
+    assert_eq!(stage.session().pending().unwrap().len(), 1);
+}
+
+#[test]
 fn a_client_that_shows_no_forms_reads_what_waits() {
     let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
     let stage = asking(calls_first(calls));

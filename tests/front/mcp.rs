@@ -22,13 +22,20 @@ pub fn modern(method: &str, params: &Value) -> Request {
 
 /// A request of a client with these capabilities.
 fn modern_with(capabilities: &Value, method: &str, params: &Value) -> Request {
+    modern_at(MCP, capabilities, method, params)
+}
+
+fn modern_at(path: &str, capabilities: &Value, method: &str, params: &Value) -> Request {
     let mut body = message(method, params);
     body["params"]["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
-    let asked =
-        post(MCP).bearer(DEV).header("mcp-protocol-version", MODERN).header("mcp-method", method).json(&body);
+    let asked = post(path)
+        .bearer(DEV)
+        .header("mcp-protocol-version", MODERN)
+        .header("mcp-method", method)
+        .json(&body);
     let name = params["name"].as_str().or(params["uri"].as_str()).or(params["taskId"].as_str());
     name.into_iter().fold(asked, |asked, name| asked.header("mcp-name", name))
 }
@@ -344,6 +351,35 @@ fn modes_are_prompts() {
     assert_eq!(text(get("plan", json!({}))), json!("Write a plan."));
     assert_eq!(text(get("plan", json!({"task": "Move house."}))), json!("Write a plan.\n\nMove house."));
     assert_eq!(refused(&get("fly", json!({}))), (200, -32602));
+}
+
+#[test]
+fn skills_are_prompts_of_their_user() {
+    let stage = Stage::new();
+    let skill = "---\nname: deploy\ndescription: Deploys.\n---\n\nRun make.\n";
+    for (path, text) in [("deploy", skill), ("broken", "no front matter")] {
+        let path = format!("/v1/workspace/files/skills/{path}/SKILL.md?user=ann");
+        let answer = stage.answer(request("PUT", &path).bearer(DEV).body(text.to_owned()));
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+    let ask = |user: &str, method: &str, params: &Value| {
+        let asked = modern_at(&format!("{MCP}?user={user}"), &json!({}), method, params);
+        stage.answer(asked).body["result"].clone()
+    };
+    let name = "default/skills/deploy";
+    assert_eq!(names(&ask("ann", "prompts/list", &json!({}))["prompts"]), ["plan", name]);
+    assert_eq!(names(&ask("bob", "prompts/list", &json!({}))["prompts"]), ["plan"]);
+    let found = ask("ann", "prompts/get", &json!({"name": name, "arguments": {"task": "Now."}}));
+    assert_eq!(found["messages"][0]["content"]["text"], "Run make.\n\n\nNow.");
+    assert_eq!(found["description"], "Deploys.");
+    for (user, name) in [
+        ("bob", name),
+        ("ann", "default/skills/broken"),
+        ("ann", "default/skills/../x"),
+        ("ann", "none/skills/deploy"),
+    ] {
+        assert_eq!(ask(user, "prompts/get", &json!({ "name": name })), Value::Null, "{user} {name}");
+    }
 }
 
 #[test]

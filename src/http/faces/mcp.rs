@@ -1,7 +1,7 @@
 //! The Model Context Protocol over Streamable HTTP: `POST /mcp`, for clients of both eras (see `message.rs`), and
 //! `GET /mcp` (see `resume.rs`).
 //!
-//! Agents and the search of memory are tools, files of workspaces are resources, and modes are prompts. A call that asks
+//! Agents and the search of memory are tools, files of workspaces are resources, and modes and skills are prompts. A call that asks
 //! an agent runs in the object of its session. All other requests are handled in the gateway.
 
 mod ask;
@@ -113,7 +113,6 @@ fn may_chat(call: &TenantCall<'_>) -> Result<(), Problem> {
 
 /// Returns the result of a request; `None` if its session has to handle it.
 async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, Failure> {
-    let config = &call.gateway.config;
     let value = match (asked.method.as_str(), asked.is_modern()) {
         ("server/discover", true) => discover(asked),
         ("ping", false) => json!({}),
@@ -142,8 +141,8 @@ async fn result(call: &TenantCall<'_>, asked: &Asked) -> Result<Option<Value>, F
         ("resources/templates/list", _) => resources::templates(asked),
         ("resources/read", _) => resources::read(call, asked).await?,
         ("completion/complete", _) => completion::complete(call, asked).await?,
-        ("prompts/list", _) => prompts::list(config, asked),
-        ("prompts/get", _) => prompts::get(config, asked)?,
+        ("prompts/list", _) => prompts::list(call, asked).await?,
+        ("prompts/get", _) => prompts::get(call, asked).await?,
         _ if asked.is_about_task() => {
             task::of(asked)?;
             if asked.method != "tasks/get" {
