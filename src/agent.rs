@@ -54,7 +54,7 @@ pub use hook_draft::HookDraft;
 pub use host::{HostConfig, OnBusy, Post, SessionHost};
 pub use interval::Interval;
 pub use runtime_state::RuntimeState;
-pub use settings::{Judge, Settings, ToolFilter};
+pub use settings::{Judge, MediaModels, Settings, ToolFilter};
 pub use state::StateRules;
 pub use tool::{DynTool, Tool};
 pub use tool_error::ToolError;

@@ -9,6 +9,8 @@ mod client;
 mod custom;
 mod demo;
 mod media;
+mod media_ai;
+mod media_api;
 pub mod one_shot;
 mod openai;
 mod pricing;

@@ -16,6 +16,7 @@ pub mod filesystem;
 pub mod http;
 pub mod ledger;
 pub mod log;
+pub mod media;
 pub mod memory;
 pub mod memory_spaces;
 pub mod model;

@@ -23,7 +23,7 @@ use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
     AskUser, CurrentTime, Echo, LoadSkill, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete,
-    TaskUpdate, TaskWrite, WebFetch, files, memory, plan, skills, subagent,
+    TaskUpdate, TaskWrite, WebFetch, files, media, memory, plan, skills, subagent,
 };
 use crate::types::{BackgroundTasks, FilePath};
 use crate::workspace::{Workspaces, layout};
@@ -119,6 +119,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     #[cfg(feature = "fixtures")]
     let has_pulse = parts.settings.initial_state.contains_key("beat");
     let skill_settings = parts.settings.skills.clone();
+    let media_models = parts.settings.media.clone();
     let mut context_files = WorkspaceContext::instruction_files(&context);
     if skill_settings.enabled {
         context_files.extend(FilePath::parse(layout::SKILLS.trim_end_matches('/')));
@@ -157,6 +158,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     for tool in in_background {
         builder = builder.dyn_tool(tool);
     }
+    let media_tools = media::family(&models, &media_models);
     let skill_tools = skills::family(Rc::clone(&parts.files), Rc::clone(&parts.log), &skill_settings);
     if skill_settings.enabled {
         builder = builder.built_in(Rc::new(Skills::new(glance, skill_settings, LoadSkill::NAME)));
@@ -164,7 +166,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
     let memory_tools = memory_tools.into_iter().filter(|_| has_memory_tools);
-    for tool in file_tools.into_iter().chain(memory_tools).chain(skill_tools) {
+    for tool in file_tools.into_iter().chain(memory_tools).chain(skill_tools).chain(media_tools) {
         builder = builder.dyn_tool(tool);
     }
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));

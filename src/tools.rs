@@ -7,6 +7,7 @@ pub mod files;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod http_tool;
+pub mod media;
 pub mod memory;
 pub mod plan;
 pub mod read_artifact;

@@ -60,8 +60,8 @@ pub use media::{LeftOut, Media, MediaKind, RequestMedia};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
 pub use model::{
-    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
-    Usage,
+    CallUsage, FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest,
+    ModelResponse, Price, Usage,
 };
 pub use model_list::ModelList;
 pub use observed::{Chunk, Trigger};
@@ -90,4 +90,4 @@ pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};
 pub use turn_end::{Reply, TurnEnd};
-pub use usage::{Day, NanoUsd, UsageKey, UsageRow, UsageTotals};
+pub use usage::{Day, NanoUsd, UsageKey, UsagePage, UsageRow, UsageTotals};

@@ -2,13 +2,15 @@
 
 use super::{RuntimeState, StateRules, ToolError, state::Merged};
 use crate::ports::{CancelToken, Clock, Spawner, StoreError, session_store::Select, within};
+use crate::session::artifacts::{Content, Stored};
 use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, BackgroundTask, CallId, EventKind, Message, Mode, Owner, PlanRef, SessionId, SessionState,
-    Source, TaskView, TenantId, Timestamp, TurnId, UserId,
+    AgentId, BackgroundTask, CallId, CallUsage, EventKind, FileRef, Message, Mode, Owner, PlanRef, SessionId,
+    SessionState, Source, TaskView, TenantId, Timestamp, TurnId, UserId,
 };
+use bytes::Bytes;
 use futures::{
     future::{Either, LocalBoxFuture, select},
     pin_mut,
@@ -167,9 +169,19 @@ pub struct ToolContext {
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
+    made: Rc<RefCell<MadeByCall>>,
     shown_tasks: Rc<RefCell<Vec<TurnId>>>,
     search_work: Rc<Cell<u64>>,
     empty_waits: Rc<Cell<u32>>,
+}
+
+/// What is stored with the outcome of a call.
+#[derive(Default)]
+pub(super) struct MadeByCall {
+    /// The files that the tool has stored.
+    pub files: Vec<Stored>,
+    /// What the call has consumed of models.
+    pub usage: Vec<CallUsage>,
 }
 
 impl ToolContext {
@@ -197,6 +209,7 @@ impl ToolContext {
             state_rules: Rc::clone(&cx.state_rules),
             finish_follow_ups: Rc::clone(&cx.finish_follow_ups),
             sources: Rc::default(),
+            made: Rc::default(),
             shown_tasks: Rc::default(),
             search_work: cx.state.search_work(),
             empty_waits: cx.state.empty_waits(),
@@ -240,6 +253,35 @@ impl ToolContext {
         if sources.len() < MAX_SOURCES {
             sources.push(source);
         }
+    }
+
+    /// Stores a file that the user can see. It becomes part of the session with the outcome of the call, lives as long
+    /// as the session, and counts as one of its attachments.
+    ///
+    /// # Errors
+    /// If the session's files have reached their limit, or a store fails.
+    pub async fn store_file(
+        &self,
+        bytes: Bytes,
+        mime_type: String,
+        name: String,
+    ) -> Result<FileRef, ToolError> {
+        let content = Content { bytes, mime_type, name: Some(name) };
+        let number = self.made.borrow().files.len();
+        let stored = self.artifacts.store(&self.turn, &self.call_id, number, content).await;
+        let stored = stored.map_err(|error| ToolError::new(error.to_string()))?;
+        let file = stored.as_file();
+        self.made.borrow_mut().files.push(stored);
+        Ok(file)
+    }
+
+    /// Counts what the call has consumed of a model as usage of the tenant, under the tool's name.
+    pub(crate) fn spend(&self, usage: CallUsage) {
+        self.made.borrow_mut().usage.push(usage);
+    }
+
+    pub(super) fn take_made(&self) -> MadeByCall {
+        self.made.take()
     }
 
     pub(super) fn take_sources(&self) -> Vec<Source> {

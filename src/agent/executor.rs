@@ -3,10 +3,11 @@
 use super::{
     CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     admission::{Admission, Answered, PANICKED, PreparedCall, turn_deadline, unknown},
+    context::MadeByCall,
     hook::{HookEvent, PostActing},
 };
 use crate::session::artifacts::{self, Stored};
-use crate::types::{EventKind, Source, ToolCall, ToolOutcome, ToolSpec, TurnId, time::millis};
+use crate::types::{CallUsage, EventKind, Source, ToolCall, ToolOutcome, ToolSpec, TurnId, time::millis};
 use futures::{
     FutureExt,
     channel::oneshot,
@@ -29,8 +30,10 @@ pub(super) struct Completed {
     pub sources: Vec<Source>,
     /// The background tasks whose results are part of the outcome.
     pub shown: Vec<TurnId>,
-    /// The stored output, if it was large. Its pointer is committed together with the outcome.
-    pub stored: Option<Stored>,
+    /// The files of the call, and its output if it was large. Their pointers are committed together with the outcome.
+    pub stored: Vec<Stored>,
+    /// What the call has consumed of models.
+    pub usage: Vec<CallUsage>,
 }
 
 impl Completed {
@@ -58,7 +61,7 @@ pub(super) async fn execute(
     prepared: &PreparedCall,
 ) -> Completed {
     let started = cx.clock.now();
-    let Returned { outcome, sources, shown } = match &prepared.admission {
+    let Returned { outcome, sources, shown, made } = match &prepared.admission {
         Admission::Settled(outcome) => outcome.clone().into(),
         Admission::Run { tool, spec, call, answered, .. } => {
             run(cx, Rc::clone(tool), spec, call, answered.clone()).await
@@ -76,7 +79,9 @@ pub(super) async fn execute(
     let (outcome, stored) =
         artifacts::store_if_large(&cx.artifacts, agent.new_id(), event.outcome, agent.settings.artifact_ttl)
             .await;
-    Completed { outcome, elapsed, sources, shown, stored: event.stored.or(stored) }
+    let MadeByCall { files, usage } = made;
+    let stored = files.into_iter().chain(event.stored.or(stored)).collect();
+    Completed { outcome, elapsed, sources, shown, stored, usage }
 }
 
 /// What a tool returned.
@@ -85,11 +90,12 @@ struct Returned {
     sources: Vec<Source>,
     /// The background tasks whose results are part of the outcome.
     shown: Vec<TurnId>,
+    made: MadeByCall,
 }
 
 impl From<ToolOutcome> for Returned {
     fn from(outcome: ToolOutcome) -> Self {
-        Self { outcome, sources: Vec::new(), shown: Vec::new() }
+        Self { outcome, sources: Vec::new(), shown: Vec::new(), made: MadeByCall::default() }
     }
 }
 
@@ -158,7 +164,7 @@ async fn supervise(
     let Either::Left((ended, _)) = select(work, patience).await else { return };
     let ended = ended.map(|outcome| {
         let (sources, shown) = (context.take_sources(), context.take_shown());
-        Returned { outcome, sources, shown }
+        Returned { outcome, sources, shown, made: context.take_made() }
     });
     if over.is_canceled() || sender.send(ended).is_err() {
         let elapsed_ms = millis(cx.clock.now().since(started));

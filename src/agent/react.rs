@@ -201,9 +201,11 @@ impl ReactAgent<'_> {
         let (mut stored, mut shown) = (Vec::new(), Vec::new());
         let mut kinds = Vec::with_capacity(wave.len());
         for (call, mut completed) in wave.iter().zip(completed) {
-            stored.extend(completed.stored.take());
+            stored.append(&mut completed.stored);
             shown.append(&mut completed.shown);
+            let usage = std::mem::take(&mut completed.usage);
             kinds.push(completed.record(call));
+            kinds.extend(usage.into_iter().map(|usage| usage.event(&call.call.name)));
         }
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);

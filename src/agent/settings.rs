@@ -69,8 +69,21 @@ pub struct Settings {
     pub context_messages: usize,
     /// The skills.
     pub skills: SkillSettings,
+    /// The models of the tools for images and audio.
+    pub media: MediaModels,
     /// The maximum number of sessions of a tenant that has no limit of its own.
     pub max_sessions: Option<u64>,
+}
+
+/// The models of the tools for images and audio, as `provider/model`. Without a model there is no tool.
+#[derive(Clone, Debug, Default)]
+pub struct MediaModels {
+    /// Creates and changes images.
+    pub image: Option<String>,
+    /// Writes down what is said in recordings.
+    pub transcription: Option<String>,
+    /// Speaks texts.
+    pub speech: Option<String>,
 }
 
 /// Which workspace files are part of the prompt, and how much of them.
@@ -133,6 +146,7 @@ impl Default for Settings {
             max_sessions: None,
             context: ContextSettings::default(),
             skills: SkillSettings::default(),
+            media: MediaModels::default(),
         }
     }
 }

@@ -10,7 +10,7 @@
 //! merged twice or skipped.
 
 use super::{Memories, facts};
-use crate::model::one_shot::{CallUsage, Spent, request};
+use crate::model::one_shot::{Spent, request};
 use crate::ports::{
     FileError,
     filesystem::{File, Precondition},
@@ -18,8 +18,8 @@ use crate::ports::{
     memory_spaces::{Claim, Intent, Lease},
 };
 use crate::types::{
-    BoxError, Day, FilePath, GeneratedId, Invalid, LeaseId, NanoUsd, Owner, PathPrefix, StorageQuota,
-    Timestamp, UsageKey, UsageRow, UsageTotals, call::untrusted,
+    BoxError, CallUsage, Day, FilePath, GeneratedId, Invalid, LeaseId, NanoUsd, Owner, PathPrefix,
+    StorageQuota, Timestamp, UsageKey, UsageRow, UsageTotals, call::untrusted,
 };
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};

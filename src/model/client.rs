@@ -98,7 +98,7 @@ pub(super) struct ErrorFormatter {
 impl ErrorFormatter {
     /// Redacts the key in the cause, truncates the cause, and names the provider. The order matters: a key
     /// that truncation has split would not be found.
-    fn format(&self, mut error: ModelError) -> ModelError {
+    pub(super) fn format(&self, mut error: ModelError) -> ModelError {
         if let Some(cause) = &mut error.cause {
             if let Some(key) = self.key.as_deref().filter(|key| !key.is_empty()) {
                 *cause = cause.replace(key, "[redacted]");
@@ -122,12 +122,12 @@ impl From<EventTooLarge> for ModelError {
     }
 }
 
-fn connection_error(kind: ModelErrorKind, error: &HttpError) -> ModelError {
+pub(super) fn connection_error(kind: ModelErrorKind, error: &HttpError) -> ModelError {
     ModelError::of_provider(kind, error.to_string())
 }
 
 /// Reads an error body up to its limit and classifies the error.
-async fn read_error(mut response: HttpResponse, clock: &dyn Clock) -> ModelError {
+pub(super) async fn read_error(mut response: HttpResponse, clock: &dyn Clock) -> ModelError {
     let mut body = Vec::new();
     while let Some(Ok(chunk)) = response.body.next().await {
         let room = MAX_ERROR_BODY.saturating_sub(body.len());
@@ -137,6 +137,18 @@ async fn read_error(mut response: HttpResponse, clock: &dyn Clock) -> ModelError
         }
     }
     classify::http(response.status, &response.headers, &body, clock.now())
+}
+
+/// Reads the whole body of a response that is not streamed.
+pub(super) async fn read_whole(mut body: Body) -> Result<Bytes, ModelError> {
+    let mut whole = Vec::new();
+    while let Some(chunk) = body.next().await {
+        whole.extend_from_slice(&chunk.map_err(|error| connection_error(ModelErrorKind::Cut, &error))?);
+        if whole.len() > MAX_EVENT {
+            return Err(ModelError::new(ModelErrorKind::Invalid, "sent a response of more than 8 MiB"));
+        }
+    }
+    Ok(whole.into())
 }
 
 fn stream_response(

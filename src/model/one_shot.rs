@@ -3,31 +3,12 @@
 use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
 use crate::types::{
-    BoxError, EventKind, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
+    BoxError, CallUsage, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
     Role, Timestamp, TurnId, Usage, message::text_of,
 };
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
-
-/// What a one-shot call consumed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallUsage {
-    /// The model, as `provider/model`.
-    pub model: String,
-    /// Tokens of the call.
-    pub usage: Usage,
-    /// Cost in US dollars, if the model has a price.
-    pub cost_usd: Option<f64>,
-}
-
-impl CallUsage {
-    /// Returns the record of the call, which counts as usage of the tenant.
-    pub fn event(self, purpose: &str) -> EventKind {
-        let Self { model, usage, cost_usd } = self;
-        EventKind::UsageOther { purpose: purpose.to_owned(), model, usage, cost_usd }
-    }
-}
 
 /// What one-shot calls consumed since it was last recorded, whether or not their response was of use.
 #[derive(Debug, Default)]

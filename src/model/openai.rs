@@ -28,6 +28,10 @@ impl Wire for OpenAi {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::<CompletionDecoder>::default()
     }
+
+    fn has_media_api(&self) -> bool {
+        true
+    }
 }
 
 #[derive(Deserialize)]

@@ -5,12 +5,17 @@ use super::{
     Windows, Wire,
     client::{AiModel, ErrorFormatter, HttpModel},
     demo::{self, Demo},
+    media_ai::MediaAi,
+    media_api::MediaApi,
 };
 use crate::{
-    ports::{Ai, Clock, Http, Model, Models},
+    ports::{
+        Ai, Clock, Http, Model, Models,
+        media::{MediaModel, MediaPrice},
+    },
     types::{MediaKind, ModelError, ModelErrorKind, ModelLimits, ModelList, Price},
 };
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// A provider's model, or the reason why it cannot be used.
 type ProviderModel = Result<Rc<dyn Model>, ModelError>;
@@ -27,6 +32,7 @@ pub struct ModelRegistry {
     prices: Prices,
     windows: Windows,
     media: AcceptedMedia,
+    media_prices: BTreeMap<String, MediaPrice>,
 }
 
 /// One provider.
@@ -34,6 +40,7 @@ struct Entry {
     name: String,
     tokens_percent: u64,
     model: ProviderModel,
+    media: Option<Rc<dyn MediaModel>>,
 }
 
 /// The ports and settings that models share.
@@ -58,8 +65,17 @@ impl ModelRegistry {
         let built_in = TABLE.iter().map(|provider| parts.built_in(provider));
         let custom = parts.settings.custom.iter().map(|provider| parts.custom(provider));
         let providers = built_in.chain(custom).collect();
-        let ModelSettings { prices, windows, media, demo, allow, .. } = parts.settings;
-        Self { providers, demo: demo || default == demo::ID, allow, default, prices, windows, media }
+        let ModelSettings { prices, windows, media, media_prices, demo, allow, .. } = parts.settings;
+        Self {
+            providers,
+            demo: demo || default == demo::ID,
+            allow,
+            default,
+            prices,
+            windows,
+            media,
+            media_prices,
+        }
     }
 
     /// Returns the model ids to offer to clients: the default model, and the demo model if sessions may use it.
@@ -144,6 +160,20 @@ impl Models for ModelRegistry {
         self.media.takes(id, kind)
     }
 
+    fn media(&self, id: &str) -> Result<(Rc<dyn MediaModel>, String), ModelError> {
+        let (_, model) = self.resolve(id)?;
+        let entry = id.split('/').next().and_then(|name| self.provider(name));
+        let media = entry.and_then(|entry| entry.media.clone()).ok_or_else(|| {
+            let message = format!("the provider of {id:?} makes no images and no audio");
+            ModelError::new(ModelErrorKind::Invalid, message)
+        })?;
+        Ok((media, model))
+    }
+
+    fn media_price(&self, id: &str) -> MediaPrice {
+        self.media_prices.get(id).copied().unwrap_or_default()
+    }
+
     fn default_model(&self) -> String {
         self.default.clone()
     }
@@ -153,6 +183,7 @@ impl Parts {
     fn built_in(&self, provider: &Provider) -> Entry {
         let name = provider.name;
         let Credentials { key, base_url } = self.settings.of(name);
+        let mut media = None;
         let model = match &provider.transport {
             // A self-hosted server may need no key; the public one always does.
             Transport::Http { key: secret, .. } if key.is_none() && base_url.is_none() => {
@@ -160,12 +191,17 @@ impl Parts {
             }
             Transport::Http { wire, default_base_url, .. } => {
                 let base_url = base_url.unwrap_or_else(|| (*default_base_url).to_owned());
-                Ok(self.http(name, *wire, Endpoint { base_url, key }))
+                let endpoint = Endpoint { base_url, key };
+                media = wire.has_media_api().then(|| self.media_api(name, endpoint.clone()));
+                Ok(self.http(name, *wire, endpoint))
             }
-            Transport::WorkersAi => self.workers_ai(name),
+            Transport::WorkersAi => {
+                media = self.media_ai(name);
+                self.workers_ai(name)
+            }
             Transport::Demo => Ok(Rc::new(Demo::new(self.clock.clone())) as Rc<dyn Model>),
         };
-        Entry { name: name.to_owned(), tokens_percent: provider.tokens_percent, model }
+        Entry { name: name.to_owned(), tokens_percent: provider.tokens_percent, model, media }
     }
 
     fn custom(&self, provider: &CustomProvider) -> Entry {
@@ -173,15 +209,27 @@ impl Parts {
         let endpoint = Endpoint { base_url: provider.base_url.clone(), key: self.settings.of(name).key };
         let model = match &provider.key {
             Some(secret) if endpoint.key.is_none() => Err(no_key(name, secret)),
-            _ => Ok(self.http(name, provider.wire.wire(), endpoint)),
+            _ => Ok(self.http(name, provider.wire.wire(), endpoint.clone())),
         };
-        Entry { name: name.clone(), tokens_percent: ModelLimits::default().percent, model }
+        let media = provider.wire.wire().has_media_api().then(|| self.media_api(name, endpoint));
+        Entry { name: name.clone(), tokens_percent: ModelLimits::default().percent, model, media }
     }
 
     fn http(&self, name: &str, wire: &'static (dyn Wire + Sync), endpoint: Endpoint) -> Rc<dyn Model> {
         let errors = ErrorFormatter { provider: name.into(), key: endpoint.key.as_deref().map(Rc::from) };
         let (http, clock) = (self.http.clone(), self.clock.clone());
         Rc::new(HttpModel { wire, endpoint, http, clock, errors })
+    }
+
+    fn media_api(&self, name: &str, endpoint: Endpoint) -> Rc<dyn MediaModel> {
+        let errors = ErrorFormatter { provider: name.into(), key: endpoint.key.as_deref().map(Rc::from) };
+        let (http, clock) = (self.http.clone(), self.clock.clone());
+        Rc::new(MediaApi { endpoint, http, clock, errors })
+    }
+
+    fn media_ai(&self, name: &str) -> Option<Rc<dyn MediaModel>> {
+        let errors = ErrorFormatter { provider: name.into(), key: None };
+        Some(Rc::new(MediaAi { ai: self.ai.clone()?, errors }))
     }
 
     fn workers_ai(&self, name: &str) -> ProviderModel {

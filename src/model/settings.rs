@@ -1,7 +1,7 @@
 //! The settings of models.
 
 use super::{AcceptedMedia, CustomProvider, Prices, TABLE, Windows};
-use crate::types::ModelList;
+use crate::{ports::media::MediaPrice, types::ModelList};
 use std::collections::BTreeMap;
 
 /// Model settings of a deployment.
@@ -21,6 +21,8 @@ pub struct ModelSettings {
     pub windows: Windows,
     /// What models take besides text, which takes precedence over the built-in list.
     pub media: AcceptedMedia,
+    /// What models for images and audio cost besides their tokens.
+    pub media_prices: BTreeMap<String, MediaPrice>,
     credentials: BTreeMap<String, Credentials>,
 }
 

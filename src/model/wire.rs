@@ -35,6 +35,11 @@ pub trait Wire {
 
     /// Creates a decoder for one response.
     fn decoder(&self) -> Box<dyn Decoder>;
+
+    /// Returns whether servers that speak this protocol may have OpenAI's API for images and audio, too.
+    fn has_media_api(&self) -> bool {
+        false
+    }
 }
 
 /// Decodes one response, event by event.

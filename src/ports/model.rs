@@ -1,6 +1,7 @@
 //! Language models.
 
-use crate::types::{MediaKind, ModelError, ModelEvent, ModelLimits, ModelRequest, Price};
+use super::media::{MediaModel, MediaPrice};
+use crate::types::{MediaKind, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Price};
 use futures::stream::LocalBoxStream;
 
 /// A language model with streamed responses.
@@ -87,6 +88,20 @@ pub trait Models {
     /// Returns whether a model takes files of this kind in users' messages.
     fn takes(&self, _id: &str, _kind: MediaKind) -> bool {
         false
+    }
+
+    /// Finds the model `provider/model` for images and audio. Returns it with the provider's own name for it.
+    ///
+    /// # Errors
+    /// The provider is unknown or not configured, or has no such models.
+    fn media(&self, id: &str) -> Result<(std::rc::Rc<dyn MediaModel>, String), ModelError> {
+        let message = format!("the provider of {id:?} makes no images and no audio");
+        Err(ModelError::new(ModelErrorKind::Invalid, message))
+    }
+
+    /// Returns what a model for images and audio costs besides its tokens.
+    fn media_price(&self, _id: &str) -> MediaPrice {
+        MediaPrice::default()
     }
 
     /// Returns the model of sessions that do not select one.

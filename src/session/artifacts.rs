@@ -13,7 +13,7 @@ mod tests;
 
 use super::{DocumentKey, Draft, Refused, Session, decode, encode};
 use crate::ports::{BlobError, BlobResult, BlobStore, Clock, StoreError, within};
-use crate::types::{ArtifactId, EventKind, FileRef, Timestamp, TurnId};
+use crate::types::{ArtifactId, CallId, EventKind, FileRef, Timestamp, TurnId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -121,12 +121,22 @@ impl Pointer {
 pub struct Stored {
     pointer: Pointer,
     json: String,
+    /// Whether it counts as an attachment.
+    is_attached: bool,
 }
 
 impl Stored {
+    /// Returns the artifact as a part of a message.
+    pub fn as_file(&self) -> FileRef {
+        self.pointer.as_file()
+    }
+
     /// Adds the pointer to the commit that references the artifact.
     pub fn draft(self, turn: Option<&TurnId>, draft: &mut Draft) {
-        let Self { pointer, json } = self;
+        let Self { pointer, json, is_attached } = self;
+        if is_attached {
+            draft.add_attached(pointer.bytes);
+        }
         draft.put(DocumentKey::Artifact(pointer.r#ref.clone()), json);
         if let Some(at) = pointer.expires_at {
             draft.put_until(DocumentKey::ArtifactExpiry(at, pointer.r#ref.clone()), "null".into(), at);
@@ -160,7 +170,7 @@ impl Artifacts {
         }
         self.room_for(content.bytes.len() as u64)?;
         self.session.check_capacity()?;
-        let stored = self.put(id, content, None).await?;
+        let stored = Stored { is_attached: true, ..self.put(id, content, None).await? };
         // No await from here on, so that a concurrent upload under the same id is detected.
         if let Some(first) = self.pointer(&stored.pointer.r#ref)? {
             return Ok(first);
@@ -168,7 +178,6 @@ impl Artifacts {
         let pointer = stored.pointer.clone();
         let committed = self.room_for(pointer.bytes).and_then(|()| {
             let drafted = |draft: &mut Draft| {
-                draft.add_attached(pointer.bytes);
                 stored.draft(None, draft);
             };
             Ok(self.session.commit_from_outside(self.clock.now(), drafted)?)
@@ -179,6 +188,20 @@ impl Artifacts {
             return Err(error);
         }
         Ok(pointer)
+    }
+
+    /// Stores a file that a call has made, under an id that follows from the call and the number of the file. Its
+    /// pointer must still be committed.
+    async fn store_made(
+        &self,
+        turn: &TurnId,
+        call_id: &CallId,
+        number: usize,
+        content: Content,
+    ) -> Result<Stored, ArtifactError> {
+        self.room_for(content.bytes.len() as u64)?;
+        let id = large::id_of([turn.as_str(), call_id, &number.to_string()]);
+        Ok(Stored { is_attached: true, ..self.put(id, content, None).await? })
     }
 
     /// Checks that the session has room for `bytes` more bytes of attachments.
@@ -235,7 +258,7 @@ impl Artifacts {
         }
         let key = self.blob_key(&pointer.r#ref);
         self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;
-        Ok(Stored { pointer, json })
+        Ok(Stored { pointer, json, is_attached: false })
     }
 
     fn pointer(&self, id: &ArtifactId) -> Result<Option<Pointer>, StoreError> {
@@ -272,6 +295,17 @@ impl ArtifactReader {
     /// See [`Artifacts::find`].
     pub fn find(&self, id: &ArtifactId) -> Result<Pointer, ArtifactError> {
         self.0.find(id)
+    }
+
+    /// Stores a file that a call has made. Its pointer must still be committed.
+    pub(crate) async fn store(
+        &self,
+        turn: &TurnId,
+        call_id: &CallId,
+        number: usize,
+        content: Content,
+    ) -> Result<Stored, ArtifactError> {
+        self.0.store_made(turn, call_id, number, content).await
     }
 
     /// See [`Artifacts::read`].

@@ -335,7 +335,7 @@ pub enum EventKind {
     /// Tokens were consumed by a model call outside of the steps of a turn.
     #[serde(rename = "usage.other")]
     UsageOther {
-        /// What the call was for: `compaction`, `observation`, `judge`, or `memory_flush`.
+        /// What the call was for: `compaction`, `observation`, `judge`, `memory_flush`, or the name of a tool.
         purpose: String,
         /// The model, as `provider/model`.
         model: String,

@@ -2,13 +2,15 @@
 //! memory, and are compared by their shape: the names and types of all fields.
 
 use super::{generate, page, rows, section, source_of};
-use edge_harness::agent::{DynTool, settings::SkillSettings};
+use edge_harness::agent::{DynTool, MediaModels, settings::SkillSettings};
 use edge_harness::platform::in_memory::{
-    ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy, models::answer,
+    ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, ScriptedModels, SeededEntropy,
+    models::answer,
 };
+use edge_harness::ports::Models;
 use edge_harness::session::view::TurnAnswer;
 use edge_harness::testkit::TestSession;
-use edge_harness::tools::{Subagent, WebFetch, skills, subagent};
+use edge_harness::tools::{Subagent, WebFetch, media, skills, subagent};
 use edge_harness::types::{Category, ErrorCode, ModelErrorKind, ModelRequest, Part, Policy, Rules, ToolSpec};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use pretty_assertions::assert_eq;
@@ -134,7 +136,15 @@ fn the_table_of_tools_has_every_built_in_tool() {
     let session = TestSession::scripted(script, |agent| {
         let agent = agent.tool(web_fetch).dyn_tool(Rc::new(Subagent::new(&[])));
         let in_background = subagent::in_background(&[]);
-        proposer().into_iter().chain(in_background).fold(agent, |agent, tool| agent.dyn_tool(tool))
+        let model = Some("scripted/model".to_owned());
+        let settings = MediaModels { image: model.clone(), transcription: model.clone(), speech: model };
+        let models: Rc<dyn Models> = Rc::new(ScriptedModels::new(|_| answer(Vec::new())));
+        let media = media::family(&models, &settings);
+        proposer()
+            .into_iter()
+            .chain(in_background)
+            .chain(media)
+            .fold(agent, |agent, tool| agent.dyn_tool(tool))
     });
     session.ask("Hello");
 

@@ -1,4 +1,4 @@
-//! Images, PDFs and audio in messages, as providers receive them.
+//! Images, PDFs and audio: in messages, as providers receive them, and made by tools.
 
 use crate::support::{Chat, PROVIDER_KEY, Script, World};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -142,4 +142,86 @@ fn large_files_are_left_out_and_newer_ones_come_first() {
     let left_out = blocks.iter().filter_map(|block| block["text"].as_str());
     let left_out: Vec<_> = left_out.filter(|text| text.contains("you cannot see")).collect();
     assert!(left_out.len() == 1 && left_out[0].contains("\"large.png\""), "{left_out:?}");
+}
+
+/// Starts a server with the tools for images and audio.
+fn maker() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        World::with(json!({
+            "IMAGE_MODEL": "openai/painter",
+            "TRANSCRIPTION_MODEL": "openai/listener",
+            "SPEECH_MODEL": "openai/speaker",
+            "MODEL_PRICES": r#"{"openai/painter": {"input": 1000, "output": 10000}}"#,
+            "MEDIA_PRICES": r#"{"openai/listener": {"minute": 0.5}, "openai/speaker": {"million_characters": 100000}}"#,
+        }))
+    })
+}
+
+/// Makes the model call a tool. Returns the log of the turn.
+#[track_caller]
+fn call(chat: &Chat, model: &str, tool: &str, args: Value) -> Vec<Value> {
+    let before = chat.log().len();
+    maker().model.script(model, Script::new().tool("c1", tool, args));
+    maker().model.script(model, Script::text(["Done."]));
+    chat.say("go");
+    chat.log().split_off(before)
+}
+
+#[track_caller]
+fn find<'a>(log: &'a [Value], kind: &str) -> &'a Value {
+    log.iter().find(|record| record["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {log:?}"))
+}
+
+#[test]
+fn tools_make_images_and_speech_and_write_down_recordings() {
+    let model = "gpt-4o-maker";
+    let chat = maker().chat(&format!("openai/{model}"));
+    let image = json!({"data": [{"b64_json": BASE64_STANDARD.encode(PNG)}],
+        "usage": {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}});
+    maker().model.script("painter", Script::error(200, image.clone()));
+    let log = call(&chat, model, "generate_image", json!({"prompt": "a cat", "shape": "landscape"}));
+    let file = &find(&log, "tool.completed")["result"]["file"];
+    assert_eq!((&file["mime_type"], &file["name"]), (&json!("image/png"), &json!("image.png")));
+    assert_eq!(find(&log, "artifact.stored")["ref"], file["ref"]);
+    let other = find(&log, "usage.other");
+    assert_eq!((&other["purpose"], &other["model"]), (&json!("generate_image"), &json!("openai/painter")));
+    assert_eq!((&other["usage"]["total_tokens"], &other["cost_usd"]), (&json!(30), &json!(0.21)));
+    let sent = maker().received("painter").pop().unwrap();
+    assert_eq!((&sent.body["prompt"], &sent.body["size"]), (&json!("a cat"), &json!("1536x1024")));
+    let path = chat.path(&format!("/artifacts/{}", file["ref"].as_str().unwrap()));
+    assert_eq!(chat.client.get(&path).body, PNG);
+
+    maker().model.script("painter", Script::error(200, image));
+    let log = call(&chat, model, "edit_image", json!({"ref": file["ref"], "prompt": "a dog"}));
+    assert_ne!(find(&log, "tool.completed")["result"]["file"]["ref"], file["ref"]);
+
+    let speech = chat.client.with_header("content-type", "audio/wav");
+    let speech = speech.send("POST", &chat.path("/attachments?name=a.wav"), b"RIFF").expect(201);
+    let said = json!({"text": "Tea at five.", "usage": {"type": "duration", "seconds": 90}});
+    maker().model.script("listener", Script::error(200, said));
+    let log = call(&chat, model, "transcribe", json!({"ref": speech["ref"]}));
+    assert_eq!(find(&log, "tool.completed")["result"]["untrusted_text"], "Tea at five.");
+    assert_eq!(find(&log, "usage.other")["cost_usd"], 0.75);
+
+    maker().model.script("speaker", Script::error(200, json!("sound")));
+    let log = call(&chat, model, "speak", json!({"text": "Hello."}));
+    assert_eq!(find(&log, "tool.completed")["result"]["file"]["mime_type"], "audio/mpeg");
+    assert_eq!(find(&log, "usage.other")["cost_usd"], 0.6);
+}
+
+#[test]
+fn a_failed_maker_and_a_wrong_file_are_told_to_the_model_in_our_words() {
+    let model = "gpt-4o-unlucky";
+    let chat = maker().chat(&format!("openai/{model}"));
+    let error = json!({"error": {"type": "server_error", "message": "account 42 is broken"}});
+    maker().model.script("painter", Script::error(500, error));
+    let log = call(&chat, model, "generate_image", json!({"prompt": "a cat"}));
+    let outcome = find(&log, "tool.completed");
+    assert_eq!(outcome["outcome"], "failure");
+    assert!(!outcome.to_string().contains("account 42"), "{outcome}");
+    let note = file(&chat, "a.txt", "text/plain", b"x");
+    let log = call(&chat, model, "transcribe", json!({"ref": note["ref"]}));
+    let reason = find(&log, "tool.completed")["reason"].as_str().unwrap().to_owned();
+    assert!(reason.ends_with("is text/plain, not audio/…"), "{reason}");
 }

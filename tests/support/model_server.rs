@@ -144,15 +144,23 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut stream = reader.connection.into_inner();
 
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    let request: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let model = request["model"].as_str().unwrap_or_default().to_owned();
-    let wire = Wire::of(&path);
+    // Forms have files, and are kept as text.
+    let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+    let request: Value = serde_json::from_slice(&body).unwrap_or_else(|_| text());
+    let model = request["model"].as_str().or_else(|| form_field(request.as_str()?, "model"));
+    let model = model.unwrap_or_default().to_owned();
+    let (wire, is_media) = (Wire::of(&path), path.contains("/images/") || path.contains("/audio/"));
     let (index, chooser) = {
         let mut state = shared.state.lock().unwrap();
         state.received.push(Received { path, headers, body: request.clone(), aborted: false });
         shared.changed.notify_all();
         (state.received.len() - 1, state.chooser.clone())
     };
+    if is_media {
+        let script = shared.state.lock().unwrap().queues.get_mut(&model).and_then(VecDeque::pop_front);
+        let script = script.unwrap_or_else(|| Script::error(500, json!({"error": {"message": "no script"}})));
+        return answer(&mut stream, script.status, &script.headers, &script.body.unwrap_or_default());
+    }
     let Some(wire) = wire else { return answer(&mut stream, 404, &[], &json!({"error": "unknown path"})) };
     let queued = || shared.state.lock().unwrap().queues.get_mut(&model)?.pop_front();
     let Some(script) = chooser.and_then(|choose| choose(&request)).or_else(queued) else {
@@ -165,6 +173,12 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
         shared.changed.notify_all();
     }
     ended
+}
+
+/// Returns the text of a form's field.
+fn form_field<'a>(form: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = form.split_once(&format!("name=\"{name}\"\r\n\r\n"))?;
+    rest.split("\r\n").next()
 }
 
 /// Plays a script. An error means that the client disconnected.

@@ -53,14 +53,19 @@ impl Artifacts {
         output: &Value,
         text: &str,
     ) -> Result<Stored, ArtifactError> {
-        let mut hash = Sha256::new();
-        for part in [turn.as_str(), call_id, text] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let name: String = hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-        self.put(format!("{}{name}", ArtifactId::PREFIX).into(), content(output, text), None).await
+        self.put(id_of([turn.as_str(), call_id, text]), content(output, text), None).await
     }
+}
+
+/// Returns the id that follows from these texts.
+pub(super) fn id_of(parts: [&str; 3]) -> ArtifactId {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let name: String = hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}{name}", ArtifactId::PREFIX).into()
 }
 
 impl Stored {

@@ -165,6 +165,53 @@ pub const TOPIC: Topic = Topic {
             example: r#"{"openai/mine": 32000}"#,
         },
         Setting {
+            name: "IMAGE_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.agent.media.image = Some(value::model(config, text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model of the tools `generate_image` and `edit_image`, of a provider with OpenAI's API or of \
+                  Workers AI. Not set: there are no such tools. See [media](extending.md#images-and-audio).",
+            example: "openai/gpt-image-1",
+        },
+        Setting {
+            name: "TRANSCRIPTION_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.agent.media.transcription = Some(value::model(config, text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model of the tool `transcribe`. Not set: there is no such tool.",
+            example: "openai/gpt-4o-mini-transcribe",
+        },
+        Setting {
+            name: "SPEECH_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.agent.media.speech = Some(value::model(config, text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model of the tool `speak`. Not set: there is no such tool.",
+            example: "openai/gpt-4o-mini-tts",
+        },
+        Setting {
+            name: "MEDIA_PRICES",
+            kind: Kind::Variable(|config, text| {
+                config.models.media_prices = value::json(text)?;
+                Ok(())
+            }),
+            default: "",
+            expects: r#"JSON {"provider/model": {"image"?, "minute"?, "million_characters"?}}"#,
+            doc: "What models for images and audio cost in US dollars besides their tokens: for an image, a minute of a \
+                  recording, and a million characters that are spoken. The price of tokens is in \
+                  [MODEL_PRICES](#model_prices).",
+            example: r#"{"openai/whisper-1": {"minute": 0.006}, "openai/tts-1": {"million_characters": 15}}"#,
+        },
+        Setting {
             name: "MODEL_MEDIA",
             kind: Kind::Variable(|config, text| {
                 config.models.media = AcceptedMedia(value::json(text)?);

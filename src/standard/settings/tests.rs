@@ -38,7 +38,10 @@ fn shown(config: &Config) -> String {
     format!(
         "{:?}",
         (
-            (&models.default, &models.prices, &models.windows, &models.custom, instructions, agent, tools),
+            (
+                (&models.default, &models.prices, &models.windows, &models.media, &models.media_prices),
+                (&models.custom, instructions, agent, tools),
+            ),
             (web_fetch_allow, memory, config.agent.context_messages, config.context()),
             (&config.compaction, &config.observation, &config.cors_origins, &config.limits)
         )
