@@ -15,6 +15,8 @@ mod login;
 mod mcp;
 mod memory;
 mod new;
+#[cfg(target_os = "linux")]
+mod runner;
 mod send;
 mod sessions;
 mod skills;
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Agents(agents::Agents),
     #[command(subcommand)]
     Skills(skills::Skills),
+    #[cfg(target_os = "linux")]
+    Runner(Box<runner::Runner>),
     #[command(subcommand)]
     Tenants(tenants::Tenants),
     #[command(subcommand)]
@@ -101,6 +105,8 @@ impl Command {
             Self::Memory(command) => command.run(context).await,
             Self::Agents(command) => command.run(context).await,
             Self::Skills(command) => command.run(context).await,
+            #[cfg(target_os = "linux")]
+            Self::Runner(command) => command.run(context).await,
             Self::Tenants(command) => command.run(context).await,
             Self::Keys(command) => command.run(context).await,
             Self::Limits(command) => command.run(context).await,

@@ -14,6 +14,8 @@ mod interrupt;
 mod output;
 mod printer;
 mod profile;
+#[cfg(target_os = "linux")]
+mod runner;
 mod stream;
 mod turn;
 mod waits;
@@ -29,6 +31,10 @@ use std::{io, process::ExitCode};
 
 /// Runs the command of this process, and returns its exit code.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = runner::process_of_call() {
+        return code;
+    }
     let cli = Cli::parse();
     let context = Context::new(cli.global.clone());
     match run(&context, cli) {

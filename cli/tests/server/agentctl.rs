@@ -82,6 +82,7 @@ impl Agentctl {
             ("HOME", std::env::var("HOME").unwrap()),
             ("PATH", std::env::var("PATH").unwrap()),
             ("XDG_CONFIG_HOME", self.home.path().join("config").display().to_string()),
+            ("XDG_STATE_HOME", self.home.path().join("state").display().to_string()),
             ("TERM", "xterm-256color".to_owned()),
             ("EDGE_HARNESS_URL", self.url.clone()),
         ];

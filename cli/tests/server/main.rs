@@ -14,6 +14,7 @@ mod mcp;
 mod memory;
 mod operator;
 mod profiles;
+mod runner;
 mod sessions;
 mod terminal;
 mod turns;

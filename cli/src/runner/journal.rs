@@ -1,0 +1,187 @@
+//! What the runner has begun and not yet reported, on disk, so that a runner that is killed neither repeats a command nor loses
+//! an answer.
+
+use super::machine::Answer;
+use crate::{
+    error::{Error, InFile as _, Result},
+    wire::Pending,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// A call in a session. The hash of its arguments tells it from one of a deleted session with the same id.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct CallKey {
+    /// The session.
+    pub session: String,
+    /// The call.
+    pub call: String,
+    /// The hash of its arguments.
+    pub args_hash: Option<String>,
+}
+
+impl CallKey {
+    /// Returns the key of a call that waits.
+    pub fn of(session: &str, call: &Pending) -> Self {
+        Self { session: session.to_owned(), call: call.call_id.clone(), args_hash: call.args_hash.clone() }
+    }
+}
+
+/// A line of the file.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    /// The call begins now.
+    Started(CallKey),
+    /// The call has this answer.
+    Ended(CallKey, Answer),
+    /// The server has the answer.
+    Posted(CallKey),
+}
+
+/// The journal of one runner.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    open: BTreeMap<CallKey, Option<Answer>>,
+}
+
+impl Journal {
+    /// Opens the journal, and with it the right to be the only runner that uses it.
+    ///
+    /// # Errors
+    /// Another runner uses it, or it cannot be read or written.
+    pub fn open(path: &Path) -> Result<Self> {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).in_file(parent)?;
+        }
+        let mut options = OpenOptions::new();
+        let file = options.create(true).read(true).append(true).open(path).in_file(path)?;
+        if file.try_lock().is_err() {
+            let why = "another runner serves this session in this folder";
+            return Err(Error::Usage(format!("{why} (it holds {})", path.display())));
+        }
+        let open = read(&file).in_file(path)?;
+        let mut journal = Self { path: path.to_owned(), file, open };
+        journal.shorten()?;
+        Ok(journal)
+    }
+
+    /// Returns the calls that an earlier runner has begun; those without an answer may or may not have had an effect.
+    pub fn unreported(&self) -> Vec<(CallKey, Option<Answer>)> {
+        self.open.iter().map(|(key, answer)| (key.clone(), answer.clone())).collect()
+    }
+
+    /// Notes that a call begins. It must not begin before this returns.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn start(&mut self, key: &CallKey) -> Result<()> {
+        self.open.insert(key.clone(), None);
+        self.append(&Entry::Started(key.clone()))
+    }
+
+    /// Notes the answer of a call, before it is sent.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn end(&mut self, key: &CallKey, answer: &Answer) -> Result<()> {
+        self.open.insert(key.clone(), Some(answer.clone()));
+        self.append(&Entry::Ended(key.clone(), answer.clone()))
+    }
+
+    /// Notes that the server needs no answer of the call any more.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn posted(&mut self, key: &CallKey) -> Result<()> {
+        if self.open.remove(key).is_none() {
+            return Ok(());
+        }
+        self.append(&Entry::Posted(key.clone()))?;
+        self.shorten()
+    }
+
+    fn append(&mut self, entry: &Entry) -> Result<()> {
+        // The last line may have been cut off.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, entry).map_err(std::io::Error::from)?;
+        self.file.write_all(&line).in_file(&self.path)?;
+        self.file.sync_data().in_file(&self.path)
+    }
+
+    /// Empties the file if nothing is left to report. The lock belongs to the file, which therefore stays the same.
+    fn shorten(&mut self) -> Result<()> {
+        if self.open.is_empty() {
+            self.file.set_len(0).and_then(|()| self.file.sync_data()).in_file(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the calls without a report. A line that was cut off by a crash never took effect.
+fn read(file: &File) -> std::io::Result<BTreeMap<CallKey, Option<Answer>>> {
+    let mut open = BTreeMap::new();
+    for line in BufReader::new(file).split(b'\n') {
+        match serde_json::from_slice(&line?) {
+            Ok(Entry::Started(key)) => drop(open.insert(key, None)),
+            Ok(Entry::Ended(key, answer)) => drop(open.insert(key, Some(answer))),
+            Ok(Entry::Posted(key)) => drop(open.remove(&key)),
+            Err(_) => {}
+        }
+    }
+    Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(call: &str) -> CallKey {
+        CallKey { session: "s".into(), call: call.into(), args_hash: Some("h".into()) }
+    }
+
+    #[test]
+    fn what_is_not_reported_is_there_after_a_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/journal");
+        let answer = Answer::Answer("done".into());
+        let mut journal = Journal::open(&path).unwrap();
+        for call in ["begun", "ended", "posted"] {
+            journal.start(&key(call)).unwrap();
+        }
+        journal.end(&key("ended"), &answer).unwrap();
+        journal.end(&key("posted"), &answer).unwrap();
+        journal.posted(&key("posted")).unwrap();
+        drop(journal);
+        // The crash cut a line off.
+        let text = fs::read_to_string(&path).unwrap() + "\n{\"started\":{\"sess";
+        fs::write(&path, text).unwrap();
+
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.unreported(), [(key("begun"), None), (key("ended"), Some(answer))]);
+        journal.start(&key("later")).unwrap();
+        drop(journal);
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.unreported().len(), 3);
+        for call in ["begun", "ended", "later"] {
+            journal.posted(&key(call)).unwrap();
+        }
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn only_one_runner_uses_a_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let first = Journal::open(&path).unwrap();
+        assert!(matches!(Journal::open(&path), Err(Error::Usage(_))));
+        drop(first);
+        assert!(Journal::open(&path).is_ok());
+    }
+}

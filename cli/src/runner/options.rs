@@ -1,0 +1,126 @@
+//! The options of the runner, which several commands have.
+
+use super::{
+    check::{Check, check},
+    job::Limits,
+    machine::{Machine, Settings},
+    tools::{Commands, ToolError},
+};
+use crate::{
+    context::Context,
+    error::{Error, InFile as _, Result},
+};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What commands may do on this machine.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Folder in which the tools work
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+    /// Checks the project; `local_verify` runs all checks in this order
+    #[arg(long, value_name = "COMMAND")]
+    verify: Vec<String>,
+    /// Lets commands read another folder, too
+    #[arg(long, value_name = "DIR")]
+    read: Vec<PathBuf>,
+    /// Lets commands change another folder, too
+    #[arg(long, value_name = "DIR")]
+    write: Vec<PathBuf>,
+    /// Gives commands a variable of the environment: this one of yours, or one with a value
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Lets commands use the network, and with it the services of this machine
+    #[arg(long)]
+    allow_network: bool,
+    /// Time of a command, in seconds
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    timeout_s: u64,
+    /// Memory of a command, in MiB
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    memory_mib: u64,
+    /// Processes and threads of a command
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    processes: u32,
+    /// Runs commands without protection: they can do all that you can
+    #[arg(long)]
+    no_sandbox: bool,
+}
+
+impl Options {
+    /// Returns this machine with these options. Notes say what its sandbox does not do.
+    ///
+    /// # Errors
+    /// Wrong options, and a machine that cannot protect itself.
+    pub(crate) async fn machine(&self, context: &Context) -> Result<Machine> {
+        let settings = self.settings()?;
+        let sandbox = if self.no_sandbox {
+            context.out.note("warning: commands run without a sandbox, and can do all that you can");
+            None
+        } else {
+            let Check { sandbox, missing, weaker } = check().await?;
+            if !missing.is_empty() {
+                return Err(Error::Usage(format!(
+                    "the sandbox of this machine does not keep commands from this: {}. Use a newer kernel (Linux 6.12 \
+                     prevents all of it), or start with --no-sandbox to run commands without protection",
+                    missing.join("; ")
+                )));
+            }
+            for what in weaker {
+                context.out.note(&format!("note: in the sandbox of this machine, {what}"));
+            }
+            sandbox
+        };
+        Ok(Machine::new(settings, sandbox)?)
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let root = folder(&self.root)?;
+        let home = dirs::home_dir().and_then(|home| home.canonicalize().ok());
+        if !self.no_sandbox && home.is_some_and(|home| home.starts_with(&root)) {
+            let why = "contains your whole home folder; choose that of a project";
+            return Err(Error::Usage(format!("--root {}: {why}", root.display())));
+        }
+        Ok(Settings {
+            root,
+            commands: Commands { verify: self.verify.clone() },
+            read: self.read.iter().map(|path| folder(path)).collect::<Result<_>>()?,
+            write: self.write.iter().map(|path| folder(path)).collect::<Result<_>>()?,
+            network: self.allow_network,
+            env: self.env.iter().map(|variable| variable_of(variable)).collect::<Result<_>>()?,
+            limits: Limits {
+                time: Duration::from_secs(self.timeout_s),
+                memory: self.memory_mib.saturating_mul(1 << 20),
+                processes: self.processes,
+            },
+        })
+    }
+}
+
+/// Returns the path without links, which is the one that the kernel compares.
+fn folder(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().in_file(path)
+}
+
+fn variable_of(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => match std::env::var(text) {
+            Ok(value) => Ok((text.to_owned(), value)),
+            Err(_) => Err(Error::Usage(format!("--env {text}: the environment has no such variable"))),
+        },
+    }
+}
+
+impl From<ToolError> for Error {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::File { path, source } => Self::File { path, source },
+            ToolError::Io(error) => Self::Io(error),
+            other => Self::Incomplete(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The tools that the runner offers, a file for each kind.
+
+mod commands;
+mod patch;
+mod read;
+mod search;
+mod symbols;
+mod tree;
+mod walk;
+mod write;
+
+pub use commands::Commands;
+
+use super::{
+    job::{Reach, Work},
+    root::Root,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::{io, path::Path};
+
+/// Why a tool has no result. The model reads the text.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The arguments do not have the form of the declaration.
+    #[error("the arguments are wrong: {0}")]
+    Arguments(#[from] serde_json::Error),
+    /// A path leads out of the folder.
+    #[error("{0}: is outside of the folder of the runner")]
+    Outside(String),
+    /// A file could not be read or changed.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something else went wrong.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// What is wrong.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl ToolError {
+    /// Returns the error of a file.
+    pub fn file(path: &Path, source: io::Error) -> Self {
+        // This is how the library reports a path that leads out by links.
+        if source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none() {
+            return Self::Outside(path.display().to_string());
+        }
+        Self::File { path: path.display().to_string(), source }
+    }
+}
+
+/// A tool.
+pub struct Tool {
+    /// Its name. The prefix keeps it apart from the server's own tools.
+    pub name: &'static str,
+    description: &'static str,
+    /// Its category in permission rules.
+    category: &'static str,
+    effect: &'static str,
+    /// Its arguments, of which the first ones are required.
+    args: &'static [(&'static str, &'static str, &'static str)],
+    required: usize,
+    kind: Kind,
+}
+
+/// How a tool runs.
+enum Kind {
+    /// In the process of the call, which sees only the folder.
+    Read(fn(Value, &Root) -> Result<String, ToolError>),
+    /// In the process of the call, which may also change the folder.
+    Write(fn(Value, &Root) -> Result<String, ToolError>),
+    /// As a program that only reads.
+    Inspect(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
+    /// As a program that may change the folder.
+    Run(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
+}
+
+/// All tools.
+pub const TOOLS: &[Tool] = &[
+    Tool {
+        name: "local_read",
+        description: "Reads a text file of the user's folder, up to 400 lines at a time.",
+        category: "read",
+        effect: "read_only",
+        args: &[
+            ("path", "string", "Path in the folder."),
+            ("first_line", "integer", "Line to begin with, starting at 1."),
+            ("lines", "integer", "Number of lines, at most 400."),
+        ],
+        required: 1,
+        kind: Kind::Read(read::read),
+    },
+    Tool {
+        name: "local_repo_tree",
+        description: "Lists the files of the user's folder, without those that Git ignores.",
+        category: "read",
+        effect: "read_only",
+        args: &[("path", "string", "Subfolder to list."), ("depth", "integer", "Levels to list, at most 8.")],
+        required: 0,
+        kind: Kind::Read(tree::tree),
+    },
+    Tool {
+        name: "local_search",
+        description: "Searches the files of the user's folder for a regular expression, and returns the matching lines.",
+        category: "read",
+        effect: "read_only",
+        args: &[
+            ("pattern", "string", "Regular expression."),
+            ("path", "string", "Subfolder or file to search."),
+            ("glob", "string", "Searches only files with such paths, such as \"*.rs\"."),
+            ("ignore_case", "boolean", "Whether capital letters do not matter."),
+        ],
+        required: 1,
+        kind: Kind::Read(search::search),
+    },
+    Tool {
+        name: "local_repo_map",
+        description: "Lists the functions, types and other definitions in the source files of the user's folder.",
+        category: "read",
+        effect: "read_only",
+        args: &[
+            ("path", "string", "Subfolder or file."),
+            ("glob", "string", "Only files with such paths, such as \"src/*.rs\"."),
+        ],
+        required: 0,
+        kind: Kind::Read(symbols::map),
+    },
+    Tool {
+        name: "local_symbol_query",
+        description: "Finds the definitions of a function, type or other symbol in the user's folder by its name.",
+        category: "read",
+        effect: "read_only",
+        args: &[("name", "string", "Name, or a part of it."), ("path", "string", "Subfolder or file.")],
+        required: 1,
+        kind: Kind::Read(symbols::query),
+    },
+    Tool {
+        name: "local_git_status",
+        description: "Returns the branch and the changed files of the user's folder.",
+        category: "read",
+        effect: "read_only",
+        args: &[],
+        required: 0,
+        kind: Kind::Inspect(Commands::git_status),
+    },
+    Tool {
+        name: "local_git_diff",
+        description: "Returns the changes in the user's folder that are not committed.",
+        category: "read",
+        effect: "read_only",
+        args: &[
+            ("path", "string", "Subfolder or file."),
+            ("staged", "boolean", "Whether to return the changes that are staged for the next commit."),
+        ],
+        required: 0,
+        kind: Kind::Inspect(Commands::git_diff),
+    },
+    Tool {
+        name: "local_write",
+        description: "Creates or replaces a text file in the user's folder. Use local_apply_patch for a part of a file.",
+        category: "edit",
+        effect: "local_write",
+        args: &[("path", "string", "Path in the folder."), ("content", "string", "The whole text.")],
+        required: 2,
+        kind: Kind::Write(write::write),
+    },
+    Tool {
+        name: "local_apply_patch",
+        description: "Applies a unified diff to files in the user's folder: all of it, or nothing if a part does not fit.",
+        category: "edit",
+        effect: "local_write",
+        args: &[("patch", "string", "Unified diff, as of `git diff`, of one or more files.")],
+        required: 1,
+        kind: Kind::Write(patch::apply),
+    },
+    Tool {
+        name: "local_shell",
+        description: "Runs a command of the shell in the user's folder, without input, and returns its output.",
+        category: "execute",
+        effect: "destructive",
+        args: &[
+            ("command", "string", "The command."),
+            ("timeout_s", "integer", "Seconds after which the command is ended."),
+        ],
+        required: 1,
+        kind: Kind::Run(Commands::shell),
+    },
+    Tool {
+        name: "local_verify",
+        description: "Checks the user's folder by the commands of the project, such as its tests, and returns their output.",
+        category: "execute",
+        effect: "local_write",
+        args: &[],
+        required: 0,
+        kind: Kind::Run(Commands::verify),
+    },
+];
+
+/// Returns the tool with this name.
+pub fn find(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|tool| tool.name == name)
+}
+
+impl Tool {
+    /// Returns the declaration, an entry of `external_tools` in the definition of an agent.
+    pub fn declaration(&self) -> Value {
+        let Self { name, description, category, effect, args, required, .. } = self;
+        let property = |(name, kind, description): &(&str, &str, &str)| {
+            ((*name).to_owned(), json!({"type": kind, "description": description}))
+        };
+        let properties: serde_json::Map<_, _> = args.iter().map(property).collect();
+        let required: Vec<_> = args.iter().take(*required).map(|(name, ..)| name).collect();
+        let mut parameters = json!({ "properties": properties });
+        if !required.is_empty() {
+            parameters["required"] = json!(required);
+        }
+        json!({
+            "name": name, "description": description, "category": category, "effect": effect,
+            "parameters": parameters,
+        })
+    }
+
+    /// Returns whether a call may be repeated, because it changes nothing.
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self.kind, Kind::Read(_) | Kind::Inspect(_))
+    }
+
+    /// Returns the work of a call, and what its process may reach.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    pub fn work(&self, commands: &Commands, args: Value) -> Result<(Work, Reach), ToolError> {
+        let reach = |writes, system| Reach { writes, system, ..Reach::default() };
+        Ok(match self.kind {
+            Kind::Read(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(false, false)),
+            Kind::Write(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(true, false)),
+            Kind::Inspect(command) => (Work::Command(command(commands, args)?), reach(false, true)),
+            Kind::Run(command) => (Work::Command(command(commands, args)?), reach(true, true)),
+        })
+    }
+}
+
+/// Runs a tool in this process.
+///
+/// # Errors
+/// Wrong arguments, and those of the tool.
+pub fn compute(name: &str, args: &Value, root: &Root) -> Result<String, ToolError> {
+    match find(name).map(|tool| &tool.kind) {
+        Some(Kind::Read(run) | Kind::Write(run)) => run(args.clone(), root),
+        _ => Err(ToolError::Other(format!("the runner has no tool {name}"))),
+    }
+}
+
+/// Reads the arguments of a call; absent ones are an empty object.
+fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
+    Ok(serde_json::from_value(if args.is_null() { json!({}) } else { args })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tool_has_a_declaration_with_its_own_name() {
+        let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
+        assert!(names.iter().all(|name| name.starts_with("local_")));
+        let unique: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+        assert_eq!(find("local_read").unwrap().declaration()["parameters"]["required"], json!(["path"]));
+        assert_eq!(find("local_verify").unwrap().declaration()["parameters"], json!({"properties": {}}));
+    }
+
+    #[test]
+    fn only_tools_that_change_nothing_are_repeatable() {
+        for tool in TOOLS {
+            assert_eq!(tool.is_repeatable(), tool.category == "read", "{}", tool.name);
+            assert_eq!(tool.is_repeatable(), tool.effect == "read_only", "{}", tool.name);
+        }
+    }
+}

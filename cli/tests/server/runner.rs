@@ -1,0 +1,327 @@
+//! `runner`: calls of a session run in a folder of this machine.
+
+#![cfg(target_os = "linux")]
+
+use crate::{
+    agentctl::Agentctl,
+    support::{Chat, PATIENCE, Server, shared},
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A folder with a runner for a session of the example's coder.
+struct Project {
+    cli: Agentctl,
+    chat: Chat,
+    root: PathBuf,
+}
+
+impl Project {
+    fn new(server: &Server, session: &str) -> Self {
+        let cli = Agentctl::new(server);
+        let coder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder").display().to_string();
+        cli.run(&["agents", "push", &coder]).expect(0);
+        server.client().post("/v1/sessions", json!({"id": session, "agent": "coder"})).expect(201);
+        let root = cli.folder().join("project");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a.txt"), "one\n").unwrap();
+        let chat = Chat::new(server.client(), session);
+        Self { cli, chat, root }
+    }
+
+    /// Starts a runner.
+    fn runner(&self, options: &[&str]) -> Child {
+        let args = ["runner", "--root", "project", "--session", &self.chat.id, "--json"];
+        self.cli.command(&[&args, options].concat()).spawn().unwrap()
+    }
+
+    /// Returns whether this machine has a sandbox.
+    fn has_sandbox(&self) -> bool {
+        let ran =
+            self.cli.run(&["runner", "call", "local_shell", "{\"command\": \"true\"}", "--root", "project"]);
+        if ran.code != 0 {
+            eprintln!("SKIPPED: {}", ran.err);
+        }
+        ran.code == 0
+    }
+
+    /// Sends a message that calls the shell, and returns the call that waits for an approval.
+    fn ask(&self, command: &str) -> String {
+        let call = json!({ "command": command });
+        let answer = self.chat.say(&format!("/tool local_shell {call}\n/then /say Done."));
+        assert_eq!(answer["pending"][0]["kind"], "approval", "{answer}");
+        answer["pending"][0]["call_id"].as_str().unwrap().to_owned()
+    }
+
+    fn approve(&self, call: &str) {
+        let path = self.chat.path(&format!("/approvals/{call}"));
+        let client = self.chat.client.with_header("prefer", "respond-async");
+        let decided = client.post(&path, json!({"decision": "approve"}));
+        assert!(decided.status < 300, "{decided:?}");
+    }
+
+    /// Returns the outcomes of the session's tool calls: what they returned, or why they failed.
+    fn outcomes(&self) -> Vec<String> {
+        self.chat.until_idle();
+        let completed = self.chat.log().into_iter().filter(|event| event["type"] == "tool.completed");
+        let text = |event: Value| {
+            let value = if event["reason"].is_null() { &event["result"] } else { &event["reason"] };
+            value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+        };
+        completed.map(text).collect()
+    }
+
+    fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.root.join(name)).unwrap_or_default()
+    }
+}
+
+/// A pipe that a command holds open while it runs.
+struct Alive(BufReader<fs::File>);
+
+impl Alive {
+    /// The start of a command that writes a line into the pipe, and counts how often it has run.
+    const COMMAND: &str = "exec 5>alive; echo ran >> count; echo begun >&5; ";
+
+    fn pipe(project: &Project) -> PathBuf {
+        let path = project.root.join("alive");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    /// Waits until the command has begun.
+    fn begun(path: &Path) -> Self {
+        let path = path.to_owned();
+        // Opening it blocks until the command opens it, too.
+        let reader = within_time(move || {
+            let mut reader = BufReader::new(fs::File::open(path).unwrap());
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            assert_eq!(line, "begun\n");
+            reader
+        });
+        Self(reader)
+    }
+
+    /// Waits until no process of the command is left.
+    fn ended(mut self) {
+        within_time(move || self.0.read_to_end(&mut Vec::new()).unwrap());
+    }
+}
+
+/// Does something that may block, but not for ever.
+fn within_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(PATIENCE).expect("the command does what the test waits for")
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Waits until a condition holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_call_runs_after_its_approval_and_the_turn_goes_on() {
+    let project = Project::new(shared(), "runner-approved");
+    if !project.has_sandbox() {
+        return;
+    }
+    let runner = project.runner(&["--verify", "grep -q one a.txt"]);
+    let call = project.ask("echo $((6 * 7)) > b.txt; cat a.txt b.txt");
+    assert_eq!(project.file("b.txt"), "", "nothing runs before the approval");
+    project.approve(&call);
+    assert_eq!(project.outcomes(), ["one\n42\n"]);
+    assert_eq!(project.file("b.txt"), "42\n");
+
+    let declined = project.ask("echo no > c.txt");
+    project
+        .chat
+        .post(&format!("/approvals/{declined}"), json!({"decision": "decline", "reason": "No."}))
+        .expect(200);
+    assert_eq!(project.file("c.txt"), "");
+
+    // These need no approval.
+    let patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n";
+    let calls = [
+        ("local_read", json!({"path": "a.txt"})),
+        ("local_verify", json!({})),
+        ("local_apply_patch", json!({ "patch": patch })),
+        ("local_verify", json!({})),
+        ("local_read", json!({"path": "c.txt"})),
+    ];
+    for (name, args) in calls {
+        project.chat.say(&format!("/tool {name} {args}\n/then /say Done."));
+        project.chat.until_idle();
+    }
+    let outcomes = project.outcomes();
+    assert_eq!(outcomes[2..4], ["one\n", "$ grep -q one a.txt\n"]);
+    assert_eq!(outcomes[4..6], ["changed a.txt\n", "$ grep -q one a.txt\n[exit code 1]"]);
+    assert!(outcomes[6].starts_with("c.txt: No such file"), "{outcomes:?}");
+    assert_eq!(project.file("a.txt"), "two\n");
+    kill(runner);
+}
+
+#[test]
+fn a_command_of_a_killed_runner_ends_and_is_not_repeated() {
+    let project = Project::new(shared(), "runner-killed");
+    if !project.has_sandbox() {
+        return;
+    }
+    let pipe = Alive::pipe(&project);
+    let runner = project.runner(&[]);
+    let call = project.ask(&format!("{}(setsid sleep 1000 &); sleep 1000", Alive::COMMAND));
+    project.approve(&call);
+    let alive = Alive::begun(&pipe);
+    kill(runner);
+    alive.ended();
+    let runner = project.runner(&[]);
+    let outcomes = project.outcomes();
+    assert!(outcomes[0].starts_with("the outcome is unknown: the runner was stopped"), "{outcomes:?}");
+    assert_eq!((outcomes.len(), project.file("count").as_str()), (1, "ran\n"));
+    kill(runner);
+}
+
+#[test]
+fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
+    let mut server = Server::start(json!({}));
+    let project = Project::new(&server, "runner-lost");
+    if !project.has_sandbox() {
+        return;
+    }
+    let (pipe, release) = (Alive::pipe(&project), project.root.join("release"));
+    assert!(Command::new("mkfifo").arg(&release).status().unwrap().success());
+    let runner = project.runner(&[]);
+    let call = project.ask(&format!("{}cat release; echo finished", Alive::COMMAND));
+    project.approve(&call);
+    let alive = Alive::begun(&pipe);
+    server.kill();
+    fs::write(&release, "").unwrap();
+    alive.ended();
+    let journals = project.cli.folder().join("state/agentctl/runner");
+    let journal = fs::read_dir(journals).unwrap().next().unwrap().unwrap().path();
+    until("the answer is in the journal", || fs::read_to_string(&journal).unwrap().contains("ended"));
+    kill(runner);
+    server.restart();
+    let runner = project.runner(&[]);
+    assert_eq!(project.outcomes(), ["finished\n"]);
+    assert_eq!(project.file("count"), "ran\n");
+    until("the journal is empty", || fs::metadata(&journal).unwrap().len() == 0);
+    kill(runner);
+}
+
+#[test]
+fn an_aborted_turn_ends_its_command() {
+    let project = Project::new(shared(), "runner-aborted");
+    if !project.has_sandbox() {
+        return;
+    }
+    let pipe = Alive::pipe(&project);
+    let runner = project.runner(&[]);
+    let call = project.ask(&format!("{}sleep 1000", Alive::COMMAND));
+    project.approve(&call);
+    let alive = Alive::begun(&pipe);
+    project.chat.post("/abort", json!({})).expect(200);
+    alive.ended();
+    // The runner serves the next turn.
+    let call = project.ask("echo next");
+    project.approve(&call);
+    let outcomes = project.outcomes();
+    assert_eq!(outcomes.last().unwrap(), "next\n", "{outcomes:?}");
+    kill(runner);
+}
+
+#[test]
+fn ctrl_c_ends_the_command_answers_the_call_and_leaves() {
+    let project = Project::new(shared(), "runner-left");
+    if !project.has_sandbox() {
+        return;
+    }
+    let pipe = Alive::pipe(&project);
+    let runner = project.runner(&[]);
+    let call = project.ask(&format!("{}sleep 1000", Alive::COMMAND));
+    project.approve(&call);
+    let alive = Alive::begun(&pipe);
+    signal(&runner, "INT");
+    alive.ended();
+    let output = runner.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let outcomes = project.outcomes();
+    assert!(outcomes[0].contains("ended because it was stopped"), "{outcomes:?}");
+}
+
+#[test]
+fn long_output_is_kept_in_a_file() {
+    let project = Project::new(shared(), "runner-long");
+    if !project.has_sandbox() {
+        return;
+    }
+    let runner = project.runner(&[]);
+    let call = project.ask("seq 100000");
+    project.approve(&call);
+    let outcomes = project.outcomes();
+    let output = project.file(&format!(".agentctl/output/{call}.txt"));
+    assert!(outcomes[0].starts_with("1\n2\n") && outcomes[0].ends_with("99999\n100000\n"), "{outcomes:?}");
+    assert!(
+        outcomes[0].contains(&format!("all of the output is in .agentctl/output/{call}.txt")),
+        "{outcomes:?}"
+    );
+    assert_eq!(output.lines().count(), 100_000);
+    kill(runner);
+}
+
+#[test]
+fn a_second_runner_is_refused() {
+    let project = Project::new(shared(), "runner-second");
+    if !project.has_sandbox() {
+        return;
+    }
+    let runner = project.runner(&[]);
+    let journals = project.cli.folder().join("state/agentctl/runner");
+    until("the first runner has its journal", || {
+        fs::read_dir(&journals).is_ok_and(|found| found.count() == 1)
+    });
+    until("the second runner is refused", || {
+        let mut second = project.runner(&[]);
+        let has_ended = (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            second.try_wait().unwrap().is_some()
+        });
+        has_ended && second.wait().unwrap().code() == Some(2)
+    });
+    kill(runner);
+}
+
+#[test]
+fn the_coder_of_the_examples_declares_all_tools() {
+    let cli = Agentctl::new(shared());
+    let printed = cli.run(&["runner", "tools"]).expect(0).out;
+    let declared: Value = toml::from_str(&printed).unwrap();
+    let tools = cli.run(&["runner", "tools", "--json"]).expect(0).lines();
+    assert_eq!(declared["external_tools"], json!(tools));
+    let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder/agent.toml");
+    let coder: Value = toml::from_str(&fs::read_to_string(coder).unwrap()).unwrap();
+    assert_eq!(coder["external_tools"], json!(tools), "copy what `agentctl runner tools` prints");
+}
