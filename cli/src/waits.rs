@@ -51,6 +51,15 @@ impl Wait {
         waits
     }
 
+    /// Returns whether a runner answers the call.
+    pub fn is_local(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        let is_known = crate::runner::find(&self.call.name).is_some();
+        #[cfg(not(target_os = "linux"))]
+        let is_known = false;
+        self.call.kind == "external" && is_known
+    }
+
     /// Names the call: what it waits for, and its tool.
     pub fn title(&self) -> String {
         format!("{} {}", self.call.kind, self.call.name)

@@ -61,6 +61,8 @@ pub(super) struct Conversation {
     begun: HashSet<String>,
     /// The calls that wait.
     pub(super) waits: Vec<Wait>,
+    /// Whether a runner beside the chat answers the calls of local tools.
+    pub(super) is_served: bool,
     /// The turns of the messages in the queue, in order.
     pub(super) queue: Vec<String>,
     pub(super) tasks: Vec<Task>,
@@ -115,6 +117,7 @@ impl Conversation {
             Event::TurnWaiting { pending } => {
                 self.activity = Activity::Waiting;
                 self.waits = Wait::all(&self.session, pending);
+                self.waits.retain(|wait| !(self.is_served && wait.is_local()));
             }
             Event::TurnCompleted { .. } | Event::TurnFailed { .. } | Event::TurnCanceled { .. } => {
                 self.end(received)

@@ -12,13 +12,13 @@ use crate::{
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
-/// Reads messages and prints replies until the input ends.
+/// Reads messages and prints replies until the input ends. Beside a runner, it leaves the calls of local tools to it.
 ///
 /// # Errors
 /// What the server refuses; `Waiting` and `NoReply` if the last turn has no reply.
-pub(crate) async fn run(context: &Context, api: &Api, session: &str) -> Result<()> {
+pub(crate) async fn run(context: &Context, api: &Api, session: &str, is_served: bool) -> Result<()> {
     let lines = BufReader::new(tokio::io::stdin()).lines();
-    let mut chat = Plain { context, api, session, lines, interrupts: Interrupts::listen()? };
+    let mut chat = Plain { context, api, session, is_served, lines, interrupts: Interrupts::listen()? };
     let mut last = Ok(());
     // The session may wait since an earlier chat.
     chat.finish(None).await?;
@@ -37,6 +37,7 @@ struct Plain<'a> {
     context: &'a Context,
     api: &'a Api,
     session: &'a str,
+    is_served: bool,
     lines: Lines<BufReader<Stdin>>,
     interrupts: Interrupts,
 }
@@ -56,7 +57,9 @@ impl Plain<'_> {
     async fn finish(&mut self, mut result: Option<TurnResult>) -> Result<Option<TurnResult>> {
         while let Some((turn, waits)) = self.interrupts.unless(Turn::waiting(self.api, self.session)).await? {
             for wait in waits {
-                self.ask(&wait).await?;
+                if !(self.is_served && wait.is_local()) {
+                    self.ask(&wait).await?;
+                }
             }
             result = Some(self.print(turn).await?);
         }

@@ -46,13 +46,14 @@ enum News {
     Ended(Error),
 }
 
-/// Runs the chat until the user leaves.
+/// Runs the chat until the user leaves. Beside a runner, it leaves the calls of local tools to it.
 ///
 /// # Errors
 /// What the server refuses before the chat begins, and a terminal that fails.
-pub(crate) async fn run(api: &Api, session: &str) -> Result<()> {
+pub(crate) async fn run(api: &Api, session: &str, is_served: bool) -> Result<()> {
     let state: Session = api.get(&format!("/v1/sessions/{}", segment(session))).json().await?;
     let mut app = App::new(session, &state.agent, modes(api, &state.agent).await);
+    app.conversation.is_served = is_served;
     app.conversation.mode = state.mode;
     app.conversation.model = state.model;
     app.conversation.queue = state.queue.into_iter().map(|queued| queued.turn).collect();

@@ -1,5 +1,7 @@
 //! `agentctl chat`.
 
+#[cfg(target_os = "linux")]
+use crate::runner::{Journal, Options, Server, SessionCalls};
 use crate::{
     api::{Api, segment},
     chat::{run_plain, run_terminal},
@@ -25,7 +27,8 @@ Examples:
   agentctl chat
   agentctl chat notes
   agentctl chat --continue
-  printf 'Hello\\nAnd now?\\n' | agentctl chat notes";
+  printf 'Hello\\nAnd now?\\n' | agentctl chat notes
+  agentctl chat fix --agent coder --root . --verify 'make test'";
 
 /// Talks to an agent in the terminal
 ///
@@ -34,6 +37,7 @@ Examples:
 /// a lost connection.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[cfg_attr(target_os = "linux", command(mut_arg("root", |root| root.required(false))))]
 pub(crate) struct Chat {
     /// Session to continue, or the id of a new one [default: a new session]
     session: Option<String>,
@@ -52,17 +56,29 @@ pub(crate) struct Chat {
     /// Does not draw: each line of input is a message
     #[arg(long)]
     plain: bool,
+    #[cfg(target_os = "linux")]
+    #[command(flatten, next_help_heading = "Options of a runner, which --root starts beside the chat")]
+    runner: Option<Options>,
 }
 
 impl Chat {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
         let api = context.api()?;
         let session = self.open(&api).await?;
+        #[cfg(target_os = "linux")]
+        if let Some(options) = &self.runner {
+            return beside_runner(context, &api, &session, options, self.talk(context, &api, &session, true))
+                .await;
+        }
+        self.talk(context, &api, &session, false).await
+    }
+
+    async fn talk(&self, context: &Context, api: &Api, session: &str, is_served: bool) -> Result<()> {
         let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         if self.plain || context.out.json || !is_terminal {
-            run_plain(context, &api, &session).await
+            run_plain(context, api, session, is_served).await
         } else {
-            run_terminal(&api, &session).await?;
+            run_terminal(api, session, is_served).await?;
             context.out.note(&format!("continue with: agentctl chat {session}"));
             Ok(())
         }
@@ -97,5 +113,42 @@ impl Chat {
             api.patch(&format!("/v1/sessions/{}", segment(&session))).body_json(&changes).send().await?;
         }
         Ok(session)
+    }
+}
+
+/// Runs the session's local calls on this machine while a chat lasts.
+#[cfg(target_os = "linux")]
+async fn beside_runner(
+    context: &Context,
+    api: &Api,
+    session: &str,
+    options: &Options,
+    chat: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let machine = options.machine(context).await?;
+    let journal = Journal::open(&machine.journal(api, session)?)?;
+    let (leave, left) = tokio::sync::oneshot::channel::<()>();
+    let stop = async {
+        // The chat has ended when the other side is dropped.
+        let _ = left.await;
+    };
+    let calls = SessionCalls::new(api, session, |_| ());
+    let mut serving = std::pin::pin!(Server::new(api, &machine, calls, journal, |_| ()).serve(stop));
+    let (mut chat, mut failed) = (std::pin::pin!(chat), None);
+    // A runner that fails must not end the chat, which has to restore the terminal.
+    let ended = loop {
+        tokio::select! {
+            ended = &mut chat => break ended,
+            result = &mut serving, if failed.is_none() => failed = Some(result),
+        }
+    };
+    drop(leave);
+    let served = match failed {
+        Some(result) => result,
+        None => serving.await,
+    };
+    match served {
+        Err(Error::Interrupted) => ended,
+        other => ended.and(other),
     }
 }

@@ -273,6 +273,20 @@ fn ctrl_c_ends_the_command_answers_the_call_and_leaves() {
 }
 
 #[test]
+fn a_chat_has_a_runner_beside_it() {
+    let project = Project::new(shared(), "runner-chat");
+    if !project.has_sandbox() {
+        return;
+    }
+    let call = json!({"command": "echo chatted > b.txt; cat b.txt"});
+    let input = format!("/tool local_shell {call}\ny\n/tool local_read {{\"path\": \"b.txt\"}}\n");
+    let ran = project.cli.run_with(&["chat", "runner-chat", "--root", "project"], &input).expect(0);
+    assert_eq!(project.file("b.txt"), "chatted\n");
+    assert!(ran.err.contains("approval local_shell") && !ran.err.contains("external local_"), "{ran:?}");
+    assert_eq!(project.outcomes(), ["chatted\n", "chatted\n"]);
+}
+
+#[test]
 fn long_output_is_kept_in_a_file() {
     let project = Project::new(shared(), "runner-long");
     if !project.has_sandbox() {
