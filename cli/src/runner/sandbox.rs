@@ -18,6 +18,9 @@ use std::io;
 /// Size of the largest file that a call can write, in bytes.
 const MAX_FILE: u64 = 4 << 30;
 
+/// Number of processes by which the kernel's limit is above that of the supervisor, which says why a call was ended.
+const SPARE_PROCESSES: u32 = 256;
+
 /// Why the sandbox could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -61,7 +64,7 @@ fn limit(limits: &Limits, namespaces: bool) -> Result<(), SandboxError> {
     set(Resource::Data, limits.memory)?;
     if namespaces {
         // In a user namespace, only its own processes count. Elsewhere all of the user's would.
-        set(Resource::Nproc, limits.processes.into())?;
+        set(Resource::Nproc, limits.processes.saturating_add(SPARE_PROCESSES).into())?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! They need no privileges where the system lets users create user namespaces.
 
-use super::super::job::Job;
+use super::{super::job::Job, SPARE_PROCESSES};
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount},
     net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with},
@@ -74,7 +74,7 @@ pub(super) fn view(job: &Job) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None)?;
     // A limit for root, whom the one of `setrlimit` does not stop. Linux before 6.14 has it only for the whole machine.
-    let processes = job.limits.processes.max(MIN_PROCESSES);
+    let processes = job.limits.processes.saturating_add(SPARE_PROCESSES).max(MIN_PROCESSES);
     let _ = fs::write("/proc/sys/kernel/pid_max", processes.to_string());
     Ok(())
 }
