@@ -16,6 +16,7 @@ mod sandbox;
 mod serve;
 mod source;
 mod supervisor;
+mod tool_error;
 mod tools;
 
 pub(crate) use journal::Journal;

@@ -6,7 +6,7 @@ use super::{
     output::Output,
     root::Root,
     sandbox::Holes,
-    tools::ToolError,
+    tool_error::ToolError,
 };
 use std::{fs, path::Path, time::Duration};
 

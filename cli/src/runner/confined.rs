@@ -5,7 +5,8 @@ use super::{
     root::Root,
     sandbox,
     supervisor::report,
-    tools::{self, ToolError},
+    tool_error::ToolError,
+    tools,
 };
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
 use std::{

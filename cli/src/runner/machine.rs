@@ -4,7 +4,8 @@ use super::{
     job::{End, Job, Limit, Limits, Reach, Sandbox, Work},
     output::Output,
     root::Root,
-    tools::{Commands, Tool, ToolError},
+    tool_error::ToolError,
+    tools::{Commands, Tool},
 };
 use crate::{api::Api, error::Error};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,8 @@ use super::{
     check::{Check, check},
     job::Limits,
     machine::{Machine, Settings},
-    tools::{Commands, ToolError},
+    tool_error::ToolError,
+    tools::Commands,
 };
 use crate::{
     context::Context,

@@ -1,6 +1,6 @@
 //! The output of a call: its beginning and its end for the model, and all of it in a file if it is long.
 
-use super::{root::Root, tools::ToolError};
+use super::{root::Root, tool_error::ToolError};
 use cap_std::fs::File;
 use std::{
     collections::VecDeque,

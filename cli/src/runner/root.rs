@@ -1,7 +1,7 @@
 //! The folder of the runner, as the tools see it. No path leads out of it: neither `..` nor a link, even if another process
 //! changes the folder at the same time.
 
-use super::tools::ToolError;
+use super::tool_error::ToolError;
 use cap_std::{
     ambient_authority,
     fs::{Dir, File, OpenOptions, PermissionsExt as _},
