@@ -109,7 +109,7 @@ impl DynTool for SimTool {
         Ok(vec![key.to_owned()])
     }
 
-    fn check_answer(&self, _: &Value, answer: &Value) -> Result<(), Invalid> {
+    fn check_answer(&self, _: &Value, _: &Value, answer: &Value) -> Result<(), Invalid> {
         if answer == "unfit" { Err("as planned".into()) } else { Ok(()) }
     }
 

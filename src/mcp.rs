@@ -9,12 +9,14 @@
 //! instructions.
 
 mod connection;
+mod elicitation;
 mod endpoint;
 mod error;
 mod headers;
 mod listing;
 mod message;
 mod outcome;
+mod progress;
 pub mod protocol;
 mod server;
 mod tool;

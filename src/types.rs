@@ -80,7 +80,7 @@ pub use session::{
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{ChildSettings, ChildTask, Parent, SubagentKind};
 pub use suspension::{
-    Approver, ChildWait, Decision, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
+    Approver, ChildWait, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
 };
 pub use task::{Task, TaskStatus};
 pub use task_details::{TaskDetails, TaskView};

@@ -2,6 +2,7 @@
 
 use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
+    context::CallWait,
     hook::{HookEvent, PreActing},
 };
 use crate::ports::within;
@@ -50,7 +51,7 @@ pub(super) enum Admission {
         tool: Rc<dyn DynTool>,
         spec: ToolSpec,
         call: ToolCall,
-        answered: Option<Answered>,
+        answered: Option<Box<Answered>>,
         /// As whom it was approved, if it was. An answered call counts as approved.
         approved: Option<Decider>,
     },
@@ -67,6 +68,8 @@ pub(super) struct Answered {
     pub answer: Value,
     /// The payload.
     pub shown: Value,
+    /// What the call needs to continue, if it was suspended while it ran.
+    pub progress: Option<Value>,
 }
 
 impl PreparedCall {
@@ -259,8 +262,9 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
     let is_answered = resolved.answer.is_some();
-    // An answered call has done its work, so it needs no approval.
-    let approved = if is_answered { Some(Decider::Approver) } else { resolved.approved };
+    // A call that was suspended before it ran has done its work with the answer, so it needs no approval.
+    let has_run = resolved.progress.is_some();
+    let approved = if is_answered && !has_run { Some(Decider::Approver) } else { resolved.approved };
     let by = if let Verdict::Ask(by) = verdict { by } else { Decider::User };
     let waits_for = match verdict {
         Verdict::Ask(_) if approved.is_none() => Some(WaitKind::Approval),
@@ -280,8 +284,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let claim = Claim { effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
     let admission = match waits_for {
         None => {
-            let shown = resolved.shown;
-            let answered = resolved.answer.map(|answer| Answered { answer, shown });
+            let (shown, progress) = (resolved.shown, resolved.progress);
+            let answered = resolved.answer.map(|answer| Box::new(Answered { answer, shown, progress }));
             Admission::Run { tool, spec: spec.clone(), call: event.call, answered, approved }
         }
         Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
@@ -301,10 +305,10 @@ async fn suspend(
     spec: &ToolSpec,
     call: ToolCall,
 ) -> Result<Suspension, ToolOutcome> {
-    let now = cx.clock.now();
     let wait = if kind == WaitKind::Approval {
         Wait::Approval
     } else {
+        let now = cx.clock.now();
         let context = ToolContext::new(cx, &call.call_id, now + PAYLOAD_TIMEOUT, CancelToken::default());
         let payload =
             within(cx.clock.as_ref(), PAYLOAD_TIMEOUT, tool.suspension_payload(call.args.clone(), context))
@@ -313,9 +317,34 @@ async fn suspend(
             payload.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?;
         Wait::new(kind, payload).map_err(|error| ToolOutcome::failure(error.to_string()))?
     };
+    Ok(suspension(agent, cx, wait, spec, call))
+}
+
+/// Builds the suspension of a call that has run. Its hash is that of the payload, so that an answer can name the payload
+/// that it is about: the call may wait several times.
+pub(super) fn suspend_running(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    CallWait { wait, progress }: CallWait,
+    spec: &ToolSpec,
+    call: &ToolCall,
+) -> Suspension {
+    let args_hash = policy::args_hash(&wait.payload());
+    let suspension = suspension(agent, cx, wait, spec, call.clone());
+    Suspension { args_hash, progress: Some(progress), ..suspension }
+}
+
+fn suspension(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    wait: Wait,
+    spec: &ToolSpec,
+    call: ToolCall,
+) -> Suspension {
+    let now = cx.clock.now();
     // A subagent ends by its own budget; its suspended calls have their own expiry.
-    let grace = if kind == WaitKind::Subagent { MAX_CHILD } else { Duration::ZERO };
-    Ok(Suspension {
+    let grace = if wait.kind() == WaitKind::Subagent { MAX_CHILD } else { Duration::ZERO };
+    Suspension {
         turn: cx.turn().to_owned(),
         epoch: cx.permit.epoch,
         name: call.name,
@@ -323,13 +352,14 @@ async fn suspend(
         args_hash: policy::args_hash(&call.args),
         args: call.args,
         wait,
+        progress: None,
         by: Decider::User,
         asked_at: now,
         expires_at: now + agent.settings.approval_ttl + grace,
         call_id: call.call_id,
         resolution: None,
         address: None,
-    })
+    }
 }
 
 /// Returns the outcome of a call that was declined, or whose external tool failed.

@@ -8,7 +8,7 @@ use crate::session::{
 };
 use crate::types::{
     AgentId, BackgroundTask, CallId, CallUsage, EventKind, FileRef, Message, Mode, Owner, PlanRef, SessionId,
-    SessionState, Source, TaskView, TenantId, Timestamp, TurnId, UserId,
+    SessionState, Source, TaskView, TenantId, Timestamp, ToolOutcome, TurnId, UserId, Wait,
 };
 use bytes::Bytes;
 use futures::{
@@ -166,6 +166,8 @@ pub struct ToolContext {
     /// The payload that was shown with the suspension; see
     /// [`Tool::suspension_payload`](super::Tool::suspension_payload).
     pub shown: Value,
+    /// What the call has stored with [`ToolContext::wait`], if it was suspended while it ran.
+    pub progress: Option<Value>,
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
@@ -173,6 +175,15 @@ pub struct ToolContext {
     shown_tasks: Rc<RefCell<Vec<TurnId>>>,
     search_work: Rc<Cell<u64>>,
     empty_waits: Rc<Cell<u32>>,
+    wait: Rc<RefCell<Option<CallWait>>>,
+}
+
+/// What a running call waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CallWait {
+    pub wait: Wait,
+    /// What the call needs to continue.
+    pub progress: Value,
 }
 
 /// What is stored with the outcome of a call.
@@ -206,6 +217,7 @@ impl ToolContext {
             modes: Rc::clone(&cx.modes),
             answer: None,
             shown: Value::Null,
+            progress: None,
             state_rules: Rc::clone(&cx.state_rules),
             finish_follow_ups: Rc::clone(&cx.finish_follow_ups),
             sources: Rc::default(),
@@ -213,6 +225,7 @@ impl ToolContext {
             shown_tasks: Rc::default(),
             search_work: cx.state.search_work(),
             empty_waits: cx.state.empty_waits(),
+            wait: Rc::default(),
         }
     }
 
@@ -282,6 +295,18 @@ impl ToolContext {
 
     pub(super) fn take_made(&self) -> MadeByCall {
         self.made.take()
+    }
+
+    /// Suspends the call as soon as the tool returns, in place of its outcome. When the wait is over, the call runs again,
+    /// possibly days later and after an eviction, with the answer and with `progress`.
+    /// Returns what the tool must return.
+    pub(crate) fn wait(&self, wait: Wait, progress: Value) -> ToolOutcome {
+        *self.wait.borrow_mut() = Some(CallWait { wait, progress });
+        ToolOutcome::failure("the call waits")
+    }
+
+    pub(super) fn take_wait(&self) -> Option<CallWait> {
+        self.wait.take()
     }
 
     pub(super) fn take_sources(&self) -> Vec<Source> {

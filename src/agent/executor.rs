@@ -2,12 +2,14 @@
 
 use super::{
     CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
-    admission::{Admission, Answered, PANICKED, PreparedCall, turn_deadline, unknown},
-    context::MadeByCall,
+    admission::{Admission, Answered, PANICKED, PreparedCall, suspend_running, turn_deadline, unknown},
+    context::{CallWait, MadeByCall},
     hook::{HookEvent, PostActing},
 };
 use crate::session::artifacts::{self, Stored};
-use crate::types::{CallUsage, EventKind, Source, ToolCall, ToolOutcome, ToolSpec, TurnId, time::millis};
+use crate::types::{
+    CallUsage, EventKind, Source, Suspension, ToolCall, ToolOutcome, ToolSpec, TurnId, time::millis,
+};
 use futures::{
     FutureExt,
     channel::oneshot,
@@ -54,17 +56,29 @@ impl Completed {
     }
 }
 
-/// Runs a prepared call and returns its outcome.
+/// How a call that has run goes on.
+pub(super) enum Executed {
+    /// It has an outcome.
+    Completed(Box<Completed>),
+    /// It waits, and runs again after that.
+    Suspended(Box<Suspension>),
+}
+
+/// Runs a prepared call.
 pub(super) async fn execute(
     agent: &HarnessAgent,
     cx: &Rc<RuntimeContext>,
     prepared: &PreparedCall,
-) -> Completed {
+) -> Executed {
     let started = cx.clock.now();
-    let Returned { outcome, sources, shown, made } = match &prepared.admission {
+    let Returned { outcome, sources, shown, made, .. } = match &prepared.admission {
         Admission::Settled(outcome) => outcome.clone().into(),
         Admission::Run { tool, spec, call, answered, .. } => {
-            run(cx, Rc::clone(tool), spec, call, answered.clone()).await
+            let returned = run(cx, Rc::clone(tool), spec, call, answered.clone()).await;
+            if let Some(wait) = returned.wait {
+                return Executed::Suspended(Box::new(suspend_running(agent, cx, wait, spec, call)));
+            }
+            returned
         }
         // `act` runs no call of a step while another call is suspended.
         Admission::Wait(_) => ToolOutcome::failure("internal error: a suspended call was run").into(),
@@ -81,7 +95,7 @@ pub(super) async fn execute(
             .await;
     let MadeByCall { files, usage } = made;
     let stored = files.into_iter().chain(event.stored.or(stored)).collect();
-    Completed { outcome, elapsed, sources, shown, stored, usage }
+    Executed::Completed(Box::new(Completed { outcome, elapsed, sources, shown, stored, usage }))
 }
 
 /// What a tool returned.
@@ -91,11 +105,14 @@ struct Returned {
     /// The background tasks whose results are part of the outcome.
     shown: Vec<TurnId>,
     made: MadeByCall,
+    /// What the call waits for, in place of the outcome.
+    wait: Option<CallWait>,
 }
 
 impl From<ToolOutcome> for Returned {
     fn from(outcome: ToolOutcome) -> Self {
-        Self { outcome, sources: Vec::new(), shown: Vec::new(), made: MadeByCall::default() }
+        let (made, wait) = (MadeByCall::default(), None);
+        Self { outcome, sources: Vec::new(), shown: Vec::new(), made, wait }
     }
 }
 
@@ -109,7 +126,7 @@ async fn run(
     tool: Rc<dyn DynTool>,
     spec: &ToolSpec,
     call: &ToolCall,
-    answered: Option<Answered>,
+    answered: Option<Box<Answered>>,
 ) -> Returned {
     let now = cx.clock.now();
     let cap = cx.session.state().activity.turn.as_ref().map_or(0, |turn| turn.budget.tool_timeout_s);
@@ -118,9 +135,11 @@ async fn run(
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);
     let mut context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
-    if let Some(Answered { answer, shown }) = answered {
+    if let Some(answered) = answered {
+        let Answered { answer, shown, progress } = *answered;
         context.answer = Some(answer);
         context.shown = shown;
+        context.progress = progress;
     }
     let (sender, ended) = oneshot::channel::<Ended>();
     cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
@@ -164,7 +183,7 @@ async fn supervise(
     let Either::Left((ended, _)) = select(work, patience).await else { return };
     let ended = ended.map(|outcome| {
         let (sources, shown) = (context.take_sources(), context.take_shown());
-        Returned { outcome, sources, shown, made: context.take_made() }
+        Returned { outcome, sources, shown, made: context.take_made(), wait: context.take_wait() }
     });
     if over.is_canceled() || sender.send(ended).is_err() {
         let elapsed_ms = millis(cx.clock.now().since(started));

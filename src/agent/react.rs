@@ -4,19 +4,19 @@ use super::{
     HarnessAgent, RuntimeContext,
     admission::{OpenCall, PreparedCall, prepare},
     ending::Ending,
-    executor::execute,
+    executor::{Executed, execute},
     preparer::{PrepareError, PreparedRequest, Purpose},
     reflection::{self, Reflection},
 };
 use crate::ports::StoreError;
 use crate::session::{
-    Draft, WriteError,
+    DocumentKey, Draft, WriteError,
     suspensions::{Resolved, row},
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, DenyReason, EventKind, Part, Role, Suspension, Thinking, ToolCall, ToolOutcome, TurnPhase,
-    TurnState, Wait,
+    CallState, DenyReason, EventKind, Part, Role, Suspension, Thinking, Timestamp, ToolCall, ToolOutcome,
+    TurnPhase, TurnState, Wait,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -77,8 +77,8 @@ impl ReactAgent<'_> {
         Ok(())
     }
 
-    /// Runs the open calls of the step, wave by wave. If any call must be suspended, no call runs and the
-    /// turn waits.
+    /// Runs the open calls of the step, wave by wave. If any call must be suspended before it runs, no call runs and the
+    /// turn waits. If a call is suspended while it runs, the turn waits after its wave.
     async fn act(&self, open: Vec<CallState>) -> Result<(), WriteError> {
         let made = self.calls_of_step();
         let mut prepared = Vec::with_capacity(open.len());
@@ -114,7 +114,9 @@ impl ReactAgent<'_> {
         let claims: Vec<_> = prepared.iter().map(|call| call.claim.clone()).collect();
         let mut left = prepared.into_iter();
         for wave in scheduler::waves(&claims) {
-            self.run_wave(left.by_ref().take(wave.len()).collect()).await?;
+            if self.run_wave(left.by_ref().take(wave.len()).collect()).await? {
+                break;
+            }
         }
         Ok(())
     }
@@ -170,48 +172,51 @@ impl ReactAgent<'_> {
     /// Stores the suspensions of the step. The turn's clock stops until they are resolved.
     fn suspend(&self, mut suspensions: Vec<Suspension>) -> Result<(), WriteError> {
         self.set_children(&mut suspensions);
-        let (now, ids): (_, Vec<_>) =
-            (self.cx.clock.now(), suspensions.iter().map(|own| own.call_id.clone()).collect());
-        let mut kinds: Vec<EventKind> = suspensions.iter().map(suspension_record).collect();
-        let delegated = suspensions.iter().all(Suspension::is_delegated);
-        if !delegated {
-            let people = suspensions.iter().filter(|own| !own.is_delegated());
-            kinds.push(EventKind::TurnWaiting { pending: people.map(Suspension::pending).collect() });
-        }
         let subagents = suspensions.iter().filter(|own| own.child().is_some()).count();
-        let rows = suspensions.iter().map(row).collect::<Result<Vec<_>, _>>()?;
-        self.journal(kinds, |draft, state| {
-            TurnMachine(state).wait_for(&ids, now);
-            state.set_waits(&suspensions);
+        let waits = Waits::new(suspensions)?;
+        let now = self.cx.clock.now();
+        self.journal(waits.records(), |draft, state| {
+            waits.store(draft, state, now);
             TurnMachine(state).subagents_started(subagents);
-            rows.into_iter().for_each(|(key, json)| draft.put(key, json));
         })
     }
 
-    async fn run_wave(&self, mut wave: Vec<PreparedCall>) -> Result<(), WriteError> {
+    /// Runs the calls of a wave. Returns whether the turn waits because a call was suspended.
+    async fn run_wave(&self, mut wave: Vec<PreparedCall>) -> Result<bool, WriteError> {
         wave.iter_mut().for_each(|call| call.admit(self.agent, self.cx));
         let id = |call: &PreparedCall| call.call.call_id.clone();
         let journaled: Vec<_> = wave.iter().filter(|call| call.needs_journal()).map(id).collect();
         if !journaled.is_empty() {
             self.journal(Vec::new(), |_, state| TurnMachine(state).calls_started(&journaled))?;
         }
-        let completed = join_all(wave.iter().map(|call| execute(self.agent, self.cx, call))).await;
-        let done: Vec<_> = wave.iter().map(id).collect();
-        let reflect = self.should_reflect(completed.iter().map(|completed| &completed.outcome));
+        let executed = join_all(wave.iter().map(|call| execute(self.agent, self.cx, call))).await;
         let (mut stored, mut shown) = (Vec::new(), Vec::new());
+        let (mut done, mut outcomes, mut suspensions) = (Vec::new(), Vec::new(), Vec::new());
         let mut kinds = Vec::with_capacity(wave.len());
-        for (call, mut completed) in wave.iter().zip(completed) {
-            stored.append(&mut completed.stored);
-            shown.append(&mut completed.shown);
-            let usage = std::mem::take(&mut completed.usage);
-            kinds.push(completed.record(call));
-            kinds.extend(usage.into_iter().map(|usage| usage.event(&call.call.name)));
+        for (call, executed) in wave.iter().zip(executed) {
+            match executed {
+                Executed::Completed(mut completed) => {
+                    stored.append(&mut completed.stored);
+                    shown.append(&mut completed.shown);
+                    done.push(id(call));
+                    outcomes.push(completed.outcome.clone());
+                    let usage = std::mem::take(&mut completed.usage);
+                    kinds.push(completed.record(call));
+                    kinds.extend(usage.into_iter().map(|usage| usage.event(&call.call.name)));
+                }
+                Executed::Suspended(suspension) => suspensions.push(*suspension),
+            }
         }
+        let reflect = self.should_reflect(outcomes.iter());
+        let (waits, now) = (Waits::new(suspensions)?, self.cx.clock.now());
+        kinds.extend(waits.records());
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);
             stored.into_iter().for_each(|stored| stored.draft(Some(self.cx.turn()), draft));
             draft.tasks_shown(self.cx.turn(), &shown);
-        })
+            waits.store(draft, state, now);
+        })?;
+        Ok(!waits.0.is_empty())
     }
 
     /// Returns whether the model should review this step before the next one, provided that the step ends
@@ -279,6 +284,42 @@ impl ReactAgent<'_> {
     }
 }
 
+/// New suspensions of a step, with their rows.
+struct Waits(Vec<(Suspension, (DocumentKey, String))>);
+
+impl Waits {
+    fn new(suspensions: Vec<Suspension>) -> Result<Self, StoreError> {
+        let with_row = |own: Suspension| row(&own).map(|row| (own, row));
+        suspensions.into_iter().map(with_row).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn suspensions(&self) -> impl Iterator<Item = &Suspension> + Clone {
+        self.0.iter().map(|(suspension, _)| suspension)
+    }
+
+    /// Returns the records that announce them.
+    fn records(&self) -> Vec<EventKind> {
+        let mut kinds: Vec<EventKind> = self.suspensions().map(suspension_record).collect();
+        let pending: Vec<_> =
+            self.suspensions().filter(|own| !own.is_delegated()).map(Suspension::pending).collect();
+        if !pending.is_empty() {
+            kinds.push(EventKind::TurnWaiting { pending });
+        }
+        kinds
+    }
+
+    /// Stores them. From here on the turn waits, if there are any.
+    fn store(&self, draft: &mut Draft, state: &mut TurnState, now: Timestamp) {
+        if self.0.is_empty() {
+            return;
+        }
+        let ids: Vec<_> = self.suspensions().map(|own| own.call_id.clone()).collect();
+        TurnMachine(state).wait_for(&ids, now);
+        state.set_waits(self.suspensions());
+        self.0.iter().for_each(|(_, (key, json))| draft.put(key.clone(), json.clone()));
+    }
+}
+
 /// Returns the record that announces a suspension.
 fn suspension_record(suspension: &Suspension) -> EventKind {
     let Suspension { call_id, name, wait, category, args, args_hash, expires_at, .. } = suspension.clone();
@@ -286,7 +327,7 @@ fn suspension_record(suspension: &Suspension) -> EventKind {
         Wait::Approval => {
             EventKind::ToolApprovalRequired { call_id, name, args, args_hash, category, expires_at }
         }
-        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) => {
+        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) | Wait::Auth(_) => {
             let (kind, payload) = (wait.kind(), wait.payload());
             EventKind::ToolSuspended { call_id, name, kind, payload, expires_at }
         }

@@ -180,11 +180,11 @@ pub trait DynTool {
         ready(Ok(args)).boxed_local()
     }
 
-    /// Validates an answer before it is accepted.
+    /// Validates an answer before it is accepted. `shown` is the payload of the suspension.
     ///
     /// # Errors
     /// What a valid answer looks like, for the sender.
-    fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), Invalid> {
+    fn check_answer(&self, _args: &Value, _shown: &Value, _answer: &Value) -> Result<(), Invalid> {
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl<T: Tool> DynTool for T {
         .boxed_local()
     }
 
-    fn check_answer(&self, args: &Value, answer: &Value) -> Result<(), Invalid> {
+    fn check_answer(&self, args: &Value, _shown: &Value, answer: &Value) -> Result<(), Invalid> {
         read::<T::Args>(args.clone()).and_then(|args| Tool::check_answer(self, &args, answer))
     }
 

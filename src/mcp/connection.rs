@@ -1,5 +1,6 @@
 //! Speaks with one server, in the era that it supports.
 
+use super::elicitation;
 use super::endpoint::{Endpoint, Target};
 use super::error::McpError;
 use super::headers::encoded;
@@ -136,9 +137,15 @@ impl Connection {
         &self.server
     }
 
-    /// Returns the id of a new request.
-    pub(super) fn new_id(&self) -> u64 {
-        self.next_id.replace(self.next_id.get() + 1)
+    /// Returns the hosts to which the connection leads, and to which a person may be sent.
+    pub(super) fn hosts(&self) -> &AllowedHosts {
+        &self.ports.hosts
+    }
+
+    /// Returns the id of a new request, which differs from that of an earlier one, perhaps of another process.
+    pub(super) fn new_id(&self, earlier: u64) -> u64 {
+        let id = self.next_id.replace(self.next_id.get() + 1);
+        if id == earlier { self.next_id.replace(id + 2) } else { id }
     }
 
     /// Sends a request and returns its result.
@@ -166,7 +173,7 @@ impl Connection {
         params: Map<String, Value>,
     ) -> Result<Option<Value>, McpError> {
         self.era().await?;
-        match self.ask(&Outgoing::read(self.new_id(), method, params)).await {
+        match self.ask(&Outgoing::read(self.new_id(0), method, params)).await {
             Err(error) if error.code() == Some(UNKNOWN_METHOD) => Ok(None),
             Err(error) => {
                 // The server may speak otherwise now. The next list finds it out.
@@ -209,7 +216,7 @@ impl Connection {
 
     /// Returns whether the server supports the modern version.
     async fn discover(&self) -> Result<bool, McpError> {
-        let outgoing = Outgoing::read(self.new_id(), "server/discover", Map::new());
+        let outgoing = Outgoing::read(self.new_id(0), "server/discover", Map::new());
         let result = self.ask_modern(&outgoing).await?;
         let versions = result.get("supportedVersions").and_then(Value::as_array);
         Ok(versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)))
@@ -223,7 +230,10 @@ impl Connection {
         headers.extend(outgoing.name.map(|name| (NAME_HEADER.to_owned(), encoded(name))));
         headers.extend(outgoing.headers.iter().cloned());
         let mut params = outgoing.params.clone();
-        params.insert("_meta".into(), json!({VERSION: MODERN, CAPABILITIES: {}, CLIENT_INFO: client_info()}));
+        params.insert(
+            "_meta".into(),
+            json!({VERSION: MODERN, CAPABILITIES: elicitation::capabilities(), CLIENT_INFO: client_info()}),
+        );
         self.exchange(headers, outgoing, params).await
     }
 
@@ -261,7 +271,7 @@ impl Connection {
     /// Begins a legacy session for a caller.
     async fn initialize(&self, caller: &str) -> Result<Era, McpError> {
         let params = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": client_info()});
-        let id = self.new_id();
+        let id = self.new_id(0);
         let body = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
         let target = self.target().await?;
         let response = self.send(&target, Vec::new(), &body).await?;

@@ -10,7 +10,7 @@ const MAX_REASON: usize = 4_000;
 /// Returns the outcome of a call of a server's tool.
 pub(super) fn of(server: &str, may_be_repeated: bool, returned: Result<Value, McpError>) -> ToolOutcome {
     match returned {
-        Ok(result) => of_result(server, &result),
+        Ok(result) => of_result(&result),
         Err(error) if error.is_uncertain() && !may_be_repeated => ToolOutcome::Unknown {
             reason: format!(
                 "the MCP server {server:?} {error}; the call may or may not have taken effect. Check before you try again."
@@ -20,14 +20,20 @@ pub(super) fn of(server: &str, may_be_repeated: bool, returned: Result<Value, Mc
     }
 }
 
-fn of_result(server: &str, result: &Value) -> ToolOutcome {
-    if result.get("resultType").is_some_and(|kind| kind == "input_required") {
-        return ToolOutcome::failure(format!(
-            "the MCP server {server:?} wants input from a person before it runs this call, which is not supported here. \
-             It asks for: {}. If you know it, pass it as an argument; otherwise ask the user what to do.",
-            bounded(wanted(result))
-        ));
-    }
+/// Returns whether a server asks for input in place of a result.
+pub(super) fn asks(result: &Value) -> bool {
+    result.get("resultType").is_some_and(|kind| kind == "input_required")
+}
+
+/// Returns the outcome of a call whose server asks for input for which no person can be asked.
+pub(super) fn unasked(server: &str, why: &str, result: &Value) -> ToolOutcome {
+    ToolOutcome::failure(format!(
+        "the MCP server {server:?} {why}: {}. If you know it, pass it as an argument; otherwise ask the user what to do.",
+        bounded(wanted(result))
+    ))
+}
+
+fn of_result(result: &Value) -> ToolOutcome {
     let text = content(result);
     if result.get("isError") == Some(&Value::Bool(true)) {
         let reason =
@@ -159,7 +165,10 @@ mod tests {
         let asked = json!({"resultType": "input_required", "inputRequests": {
             "a": {"method": "elicitation/create", "params": {"message": "Which account?"}},
         }});
-        let ToolOutcome::Failure { reason, .. } = result(asked) else { panic!("no failure") };
+        assert!(asks(&asked));
+        let ToolOutcome::Failure { reason, .. } = unasked("crm", "asks", &asked) else {
+            panic!("no failure")
+        };
         assert!(reason.contains("Which account? (elicitation/create)"), "{reason}");
         let rpc = McpError::Rpc(RpcError { code: -32602, message: "bad".into(), supports_modern: false });
         let reason = "the MCP server \"crm\" answered with the error -32602: bad";

@@ -136,7 +136,10 @@ fn a_modern_request_describes_itself() {
     );
     let meta = &body(&requests[1])["params"]["_meta"];
     assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
-    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}));
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientCapabilities"],
+        json!({"elicitation": {"form": {}, "url": {}}})
+    );
     // Once the era is known, a request is one request.
     http.respond(200, result(10, &json!({})));
     assert!(call(&server, "ses_1", 10).is_ok());

@@ -3,11 +3,11 @@
 use super::connection::{Connection, Outgoing};
 use super::error::McpError;
 use super::headers::{Mirrored, mirrored, of_arguments};
-use super::{outcome, server::tool_prefix};
+use super::{elicitation, outcome, progress::Progress, server::tool_prefix};
 use crate::agent::{DynTool, ToolContext, object_schema};
 use crate::ports::within;
 use crate::turn::schema;
-use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, json};
+use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, Wait, json};
 use futures::{
     FutureExt,
     future::{Either, LocalBoxFuture, select},
@@ -133,13 +133,37 @@ impl DynTool for McpTool {
             let Value::Object(args) = args else {
                 return ToolOutcome::failure("the arguments must be an object");
             };
+            let mut progress = match Progress::continued(&cx) {
+                Ok(progress) => progress,
+                Err(why) => return ToolOutcome::failure(why.0),
+            };
             let headers = of_arguments(&self.mirrored, &args);
-            let outgoing = Outgoing::call(&cx.session, self.connection.new_id(), &self.name, args, headers);
-            let returned = self.run(&outgoing, &cx).await;
-            let may_be_repeated = self.spec.idempotent || !outgoing.is_sent.get();
-            outcome::of(self.connection.name(), may_be_repeated, returned)
+            while progress.question().is_none() {
+                let id = self.connection.new_id(progress.id);
+                let (args, headers) = (args.clone(), headers.clone());
+                let mut outgoing = Outgoing::call(&cx.session, id, &self.name, args, headers);
+                progress.add_to(&mut outgoing.params);
+                let returned = self.run(&outgoing, &cx).await;
+                let (server, hosts) = (self.connection.name(), self.connection.hosts());
+                match returned {
+                    Ok(result) if outcome::asks(&result) => match progress.next(id, server, &result, hosts) {
+                        Ok(next) => progress = next,
+                        Err(why) => return outcome::unasked(server, &why, &result),
+                    },
+                    returned => {
+                        let may_be_repeated = self.spec.idempotent || !outgoing.is_sent.get();
+                        return outcome::of(server, may_be_repeated, returned);
+                    }
+                }
+            }
+            let question = progress.question().cloned().unwrap_or_default();
+            cx.wait(Wait::Question(question), progress.to_json())
         }
         .boxed_local()
+    }
+
+    fn check_answer(&self, _args: &Value, shown: &Value, answer: &Value) -> Result<(), Invalid> {
+        elicitation::response(shown, answer).map(drop)
     }
 }
 

@@ -25,7 +25,11 @@ impl Row {
     pub fn of(kind: WaitKind) -> Self {
         match kind {
             WaitKind::Approval => Self::Approval,
-            WaitKind::Question | WaitKind::Plan | WaitKind::External | WaitKind::Subagent => Self::Answer,
+            WaitKind::Question
+            | WaitKind::Plan
+            | WaitKind::External
+            | WaitKind::Subagent
+            | WaitKind::Auth => Self::Answer,
         }
     }
 
@@ -46,6 +50,8 @@ pub struct Resolved {
     pub answer: Option<Value>,
     /// The payload that was shown to the person or client that answered.
     pub shown: Value,
+    /// What the call needs to continue, if it was suspended while it ran.
+    pub progress: Option<Value>,
     /// Why the call must not run.
     pub refusal: Option<Resolution>,
     /// The arguments that were approved or answered. The call runs with exactly these.
@@ -89,7 +95,9 @@ impl Session {
                 Some(Resolution::Answered { answer }) => {
                     resolved.answer = Some(answer);
                     resolved.shown = suspension.wait.payload();
-                    resolved.args = Some(suspension.args);
+                    resolved.progress = suspension.progress;
+                    // If rules have changed, a call that was suspended while it ran may be approved after that.
+                    resolved.args.get_or_insert(suspension.args);
                 }
                 Some(refusal) => resolved.refusal = Some(refusal),
             }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{net::IpAddr, time::Duration};
 
+/// The answer of a client whose user did not answer a question.
+pub const NO_ANSWER: &str = "The user did not answer.";
+
 /// What a call waits for, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +25,8 @@ pub enum WaitKind {
     External,
     /// The result of a subagent's task.
     Subagent,
+    /// The user's consent at another server, at the URL of the payload.
+    Auth,
 }
 
 /// What a call waits for, with the data of each kind.
@@ -37,6 +42,8 @@ pub enum Wait {
     External(Value),
     /// The result of a child's task.
     Child(ChildWait),
+    /// The user's consent at another server, with this payload.
+    Auth(Value),
 }
 
 /// A call that waits for a child.
@@ -63,6 +70,7 @@ impl Wait {
             WaitKind::Question => Self::Question(payload),
             WaitKind::Plan => Self::Plan(payload),
             WaitKind::External => Self::External(payload),
+            WaitKind::Auth => Self::Auth(payload),
             WaitKind::Subagent => {
                 let mut payload = payload;
                 let theirs = payload.as_object_mut().and_then(|payload| payload.remove("pending"));
@@ -84,6 +92,7 @@ impl Wait {
             Self::Plan(_) => WaitKind::Plan,
             Self::External(_) => WaitKind::External,
             Self::Child(_) => WaitKind::Subagent,
+            Self::Auth(_) => WaitKind::Auth,
         }
     }
 
@@ -91,7 +100,9 @@ impl Wait {
     pub fn payload(&self) -> Value {
         match self {
             Self::Approval => Value::Null,
-            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) => payload.clone(),
+            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) | Self::Auth(payload) => {
+                payload.clone()
+            }
             Self::Child(child) => {
                 let mut payload = json!(child.task);
                 if !child.pending.is_empty() {
@@ -124,6 +135,8 @@ pub struct Suspension {
     pub args_hash: String,
     /// What the call waits for.
     pub wait: Wait,
+    /// What a call that was suspended while it ran needs to continue; `None` if it has not run.
+    pub progress: Option<Value>,
     /// Who may approve it; of an approved call, as whom it was approved.
     pub by: Decider,
     /// When it was suspended.
@@ -200,7 +213,7 @@ pub struct Pending {
     pub args: Value,
     /// SHA-256 of their canonical JSON, in hex.
     pub args_hash: String,
-    /// The payload for the person or client that answers: the question, the plan, or the arguments.
+    /// The payload for the person or client that answers: the question, the plan, the URL to open, or the arguments.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub payload: Value,
     /// Who may approve it; absent for the user.
@@ -223,6 +236,8 @@ struct Stored {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     child: Option<Box<ChildSettings>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<IpAddr>,
 }
 
@@ -230,7 +245,7 @@ impl TryFrom<Stored> for Suspension {
     type Error = serde_json::Error;
 
     fn try_from(stored: Stored) -> serde_json::Result<Self> {
-        let Stored { pending, resolved, notified, child: settings, address } = stored;
+        let Stored { pending, resolved, notified, child: settings, progress, address } = stored;
         let mut wait = Wait::new(pending.kind, pending.payload)?;
         if let Wait::Child(child) = &mut wait {
             (child.notified, child.settings) = (notified, settings);
@@ -244,6 +259,7 @@ impl TryFrom<Stored> for Suspension {
             args: pending.args,
             args_hash: pending.args_hash,
             wait,
+            progress,
             by: pending.by,
             asked_at: pending.asked_at,
             expires_at: pending.expires_at,
@@ -259,8 +275,8 @@ impl From<Suspension> for Stored {
         let child = suspension.child();
         let notified = child.and_then(|child| child.notified.clone());
         let settings = child.and_then(|child| child.settings.clone());
-        let (resolved, address) = (suspension.resolution, suspension.address);
-        Self { pending, resolved, notified, child: settings, address }
+        let Suspension { resolution: resolved, progress, address, .. } = suspension;
+        Self { pending, resolved, notified, child: settings, progress, address }
     }
 }
 

@@ -227,9 +227,9 @@ impl TurnState {
     }
 
     /// Stores what the turn waits for.
-    pub fn set_waits(&mut self, open: &[Suspension]) {
-        self.delegated = open.iter().all(Suspension::is_delegated);
-        self.has_running_child = open.iter().any(Suspension::is_delegated);
+    pub fn set_waits<'a>(&mut self, open: impl Iterator<Item = &'a Suspension> + Clone) {
+        self.delegated = open.clone().all(Suspension::is_delegated);
+        self.has_running_child = open.clone().any(Suspension::is_delegated);
     }
 
     /// Returns whether the turn, or a subagent of it, works. Otherwise it waits for people.

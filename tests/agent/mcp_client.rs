@@ -21,8 +21,8 @@ use edge_harness::standard::{
     definition::{AgentConfig, Definition},
 };
 use edge_harness::types::{
-    Actor, AgentVersion, Approver, AuditAction, AuditEntry, AuditId, ErrorCode, ModelRequest, Part, Problem,
-    StoredVersion, TenantId,
+    Actor, AgentVersion, Approver, AuditAction, AuditEntry, AuditId, ErrorCode, ModelRequest, Part, Pending,
+    Problem, StoredVersion, TenantId, WaitKind,
 };
 use futures::{StreamExt, executor::block_on, stream};
 use pretty_assertions::assert_eq;
@@ -33,12 +33,34 @@ use std::{
     time::Duration,
 };
 
-/// A modern server of MCP, whose tools return their arguments.
+/// A modern server of MCP, whose tools return their arguments. `pay` asks for the account and the amount first, and then
+/// for a confirmation.
 #[derive(Default)]
 struct Server {
     tools: RefCell<Vec<&'static str>>,
     is_down: Cell<bool>,
     asked: RefCell<Vec<String>>,
+    calls: RefCell<Vec<Value>>,
+}
+
+fn payment(params: &Value) -> Value {
+    let ask = |message: &str, properties: Value| {
+        let schema = json!({"type": "object", "properties": properties});
+        json!({"method": "elicitation/create", "params": {"message": message, "requestedSchema": schema}})
+    };
+    let responses = &params["inputResponses"];
+    match params["requestState"].as_str() {
+        None => json!({"resultType": "input_required", "requestState": "one", "inputRequests": {
+            "account": ask("Which account?", json!({"id": {"type": "string"}})),
+            "amount": ask("How much?", json!({"n": {"type": "integer"}})),
+        }}),
+        Some("one") => {
+            json!({"resultType": "input_required", "requestState": format!("two {responses}"), "inputRequests": {
+                "sure": ask("Sure?", json!({"ok": {"type": "boolean"}})),
+            }})
+        }
+        Some(state) => json!({"structuredContent": {"state": state, "sure": responses}}),
+    }
 }
 
 #[async_trait(?Send)]
@@ -55,8 +77,10 @@ impl Http for Server {
                 let tool = |name: &&str| json!({"name": name, "inputSchema": {"type": "object"}});
                 json!({"tools": self.tools.borrow().iter().map(tool).collect::<Vec<_>>(), "ttlMs": 60_000})
             }
+            _ if body["params"]["name"] == "pay" => payment(&body["params"]),
             _ => json!({"content": [], "structuredContent": body["params"]["arguments"]}),
         };
+        self.calls.borrow_mut().extend((method == "tools/call").then(|| body.clone()));
         self.asked.borrow_mut().push(method);
         let text = json!({"jsonrpc": "2.0", "id": body["id"], "result": result}).to_string();
         let body = stream::iter([Ok(Bytes::from(text))]).boxed_local();
@@ -147,6 +171,10 @@ fn stage(definition: &Value, tools: &[&'static str]) -> (Stage, Rc<Server>, Rc<I
         let mut tools: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
         tools.retain(|name| name.contains("__"));
         match step_of(request) {
+            0 if tools.contains(&"crm__pay") => answer(vec![
+                call("c0", "crm__add", json!({"n": 1})),
+                call("c1", "crm__pay", json!({"to": "x"})),
+            ]),
             0 if tools.contains(&"crm__add") => answer(vec![call("c1", "crm__add", json!({"n": 1}))]),
             _ => answer(vec![Part::text(tools.join(" "))]),
         }
@@ -160,10 +188,15 @@ fn stage(definition: &Value, tools: &[&'static str]) -> (Stage, Rc<Server>, Rc<I
     (stage, server, store)
 }
 
-fn reply(stage: &Stage) -> String {
+fn start(stage: &Stage) {
     let body = json!({"content": "go"}).to_string();
     let asked = request("POST /messages", "agent=support", &[("prefer", "respond-async")], body);
     respond(stage, &asked).expect("accepted");
+    stage.run();
+}
+
+fn reply(stage: &Stage) -> String {
+    start(stage);
     stage.settle();
     let last = stage.session().conversation(0, 100).expect("a store that works").0.pop();
     last.expect("a message").text()
@@ -249,4 +282,78 @@ fn new_tools_of_a_server_reach_running_sessions() {
     assert_eq!(server.asked.borrow().iter().filter(|method| *method == "tools/list").count(), 3);
     assert!(stage.clock.now() > NOW && store.calls.get() - read <= 2, "the definition is read once");
     stage.check();
+}
+
+fn say(stage: &Stage, answer: Value) -> Result<(), ErrorCode> {
+    let body = json!({ "answer": answer }).to_string();
+    let asked = request("POST /v1/sessions/s/answers/c1", "", &[("prefer", "respond-async")], body);
+    let said = respond(stage, &asked).map(drop).map_err(|problem| problem.code);
+    stage.run();
+    said
+}
+
+fn pending(stage: &Stage) -> Pending {
+    stage.session().pending().expect("a store that works").remove(0)
+}
+
+#[test]
+fn a_call_of_a_server_that_asks_waits_for_the_user() {
+    let (stage, server, _) = stage(&crm(), &["add", "pay"]);
+    start(&stage);
+    let first = pending(&stage);
+    assert_eq!(
+        (first.kind, &*first.name, &first.payload["question"]),
+        (WaitKind::Question, "crm__pay", &json!("Which account?"))
+    );
+    // The other call of the step has an outcome.
+    assert_eq!(records(&stage, "tool.completed").len(), 1);
+    let refused = say(&stage, json!({"action": "accept", "content": {"id": {}}}));
+    assert_eq!(refused, Err(ErrorCode::ValidationFailed));
+    // In any instance.
+    stage.crash();
+    assert_eq!(say(&stage, json!("main")), Ok(()));
+    // The server is not asked before all of its questions have an answer.
+    let second = pending(&stage);
+    assert_eq!(second.payload["question"], "How much?");
+    assert!(second.args_hash != first.args_hash && server.calls.borrow().len() == 2);
+    stage.crash();
+    assert_eq!(say(&stage, json!({"n": 5})), Ok(()));
+    assert_eq!(pending(&stage).payload["question"], "Sure?");
+    assert_eq!(say(&stage, json!({"action": "decline"})), Ok(()));
+    stage.settle();
+    let completed = records(&stage, "tool.completed");
+    let given = json!({
+        "account": {"action": "accept", "content": {"id": "main"}},
+        "amount": {"action": "accept", "content": {"n": 5}},
+    });
+    let result = json!({"state": format!("two {given}"), "sure": {"sure": {"action": "decline"}}});
+    assert_eq!((completed.len(), &completed[1]["result"]), (2, &result));
+    let calls = server.calls.borrow();
+    let paid = &calls[1..];
+    assert!(paid.iter().all(|call| call["params"]["arguments"] == json!({"to": "x"})));
+    assert_eq!(paid[0]["params"].get("requestState"), None);
+    assert!(paid.windows(2).all(|pair| pair[0]["id"] != pair[1]["id"]));
+    stage.check();
+}
+
+#[test]
+fn a_question_of_a_server_expires() {
+    let (stage, server, _) = stage(&crm(), &["add", "pay"]);
+    start(&stage);
+    stage.live(Duration::from_hours(24 * 8));
+    stage.settle();
+    assert_eq!(records(&stage, "tool.completed")[1]["denied"], "expired");
+    assert_eq!(server.calls.borrow().len(), 2);
+    stage.check();
+}
+
+#[test]
+fn a_rule_that_came_after_the_question_holds_for_the_call() {
+    let (stage, server, _) = stage(&crm(), &["add", "pay"]);
+    start(&stage);
+    let rules = json!({"permissions": {"tools": {"crm__pay": "ask"}}}).to_string();
+    respond(&stage, &request("PATCH /v1/sessions/s", "", &[], rules)).expect("changed");
+    assert_eq!(say(&stage, json!("main")), Ok(()));
+    assert_eq!(pending(&stage).kind, WaitKind::Approval);
+    assert_eq!(server.calls.borrow().len(), 2);
 }

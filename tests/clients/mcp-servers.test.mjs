@@ -43,13 +43,18 @@ const modern = createMcpHandler(() => {
     await context.mcpReq.notify({ method: "notifications/progress", params: { progressToken: 1, progress: 1 } });
     return words("done");
   });
-  server.registerTool("ask", {}, () => inputRequired({
-    inputRequests: {
-      account: inputRequired.elicit({
-        message: "Which account?", requestedSchema: { type: "object", properties: { id: { type: "string" } } },
-      }),
-    },
-  }));
+  server.registerTool("ask", {}, ({ mcpReq: { inputResponses, requestState } }) => {
+    if (inputResponses?.account) return words(`${requestState?.()}: ${JSON.stringify(inputResponses.account)}`);
+    const requestedSchema = { type: "object", properties: { id: { type: "string", enum: ["main", "other"] } }, required: ["id"] };
+    return inputRequired({
+      inputRequests: { account: inputRequired.elicit({ message: "Which account?", requestedSchema }) }, requestState: "s1",
+    });
+  });
+  server.registerTool("pay", {}, ({ mcpReq: { inputResponses } }) => (
+    inputResponses?.page
+      ? words(inputResponses.page.action)
+      : inputRequired({ inputRequests: { page: inputRequired.elicitUrl({ message: "Pay.", url: "https://pay.example.com/1" }) } })
+  ));
   return server;
 }, { legacy: "reject" });
 
@@ -158,12 +163,36 @@ test("a modern server", async () => {
   assert.equal((await run("large")).outcome, "artifact");
   const streamed = await run("progress");
   assert.equal(streamed.result, "done", streamed.reason);
-  const asks = await run("ask");
-  assert.equal(asks.outcome, "failure");
-  assert.match(asks.reason, /Which account\?|elicitation/);
   assert.equal((await run("hidden")).outcome, "denied");
   // The arguments are checked before the call.
   assert.equal((await run("add", { a: "x", b: 3 })).denied, "validation");
+});
+
+/** Returns the call of a session that waits. */
+const waiting = async (session) => JSON.parse((await native("GET", `/v1/sessions/${session}`)).text).pending[0];
+const answer = (session, { call_id, args_hash }, given) => (
+  native("POST", `/v1/sessions/${session}/answers/${call_id}`, { answer: given, args_hash })
+);
+
+test("a tool that asks for input waits for the user", async () => {
+  const id = await agent({ m: { url: address("/modern") } });
+  const { session, calls } = await turn(id, call("m__ask"));
+  assert.deepEqual(calls, []);
+  const { kind, payload, ...question } = await waiting(session);
+  assert.deepEqual([kind, payload.question, payload.server], ["question", "Which account?", "m"]);
+  assert.deepEqual(payload.options, [{ label: "main" }, { label: "other" }]);
+  const wrong = await answer(session, question, { action: "accept", content: { id: "third" } });
+  assert.deepEqual([wrong.status, JSON.parse(wrong.text).code], [422, "validation_failed"]);
+  const given = await answer(session, question, { action: "accept", content: { id: "main" } });
+  assert.equal(given.status, 200, given.text);
+  const { text } = await native("GET", `/v1/sessions/${session}/events`, undefined, "application/x-ndjson");
+  assert.match(text, /s1: .*accept.*main/);
+  const page = await turn(id, call("m__pay"));
+  const pays = await waiting(page.session);
+  assert.deepEqual([pays.kind, pays.payload.url], ["question", "https://pay.example.com/1"]);
+  await answer(page.session, pays, { action: "decline" });
+  const { text: ended } = await native("GET", `/v1/sessions/${page.session}/events`, undefined, "application/x-ndjson");
+  assert.match(ended, /"result":"decline"/);
 });
 
 test("a legacy server, with a session of its own for each session", async () => {

@@ -191,7 +191,7 @@ impl SessionHost {
             draft.put(key, json);
             draft.hold_slot(slot_until);
             let Some(turn) = draft.turn_mut() else { return };
-            turn.set_waits(&all);
+            turn.set_waits(all.iter());
             if !turn.delegated {
                 let people = all.iter().filter(|own| !own.is_delegated());
                 let pending = people.map(Suspension::pending).collect();

@@ -90,7 +90,7 @@ impl SessionHost {
                 });
                 let turn = draft.turn_mut().filter(|turn| turn.id == suspension.turn);
                 let Some(turn) = turn else { continue };
-                turn.set_waits(&left);
+                turn.set_waits(left.iter());
                 share.iter().for_each(|share| TurnMachine(turn).set_aside(share));
                 let charged = charge.map(|ended| TurnMachine(turn).charge_subagent(&ended));
                 continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);

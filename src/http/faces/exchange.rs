@@ -14,9 +14,6 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use std::rc::Rc;
 
-/// The answer to a question that the user dismissed.
-pub(super) const NO_ANSWER: &str = "The user did not answer.";
-
 /// The new messages of a request.
 pub(super) enum New {
     /// A message of the user, with files. Its text is in the native message.

@@ -1,10 +1,10 @@
 //! The input of an AG-UI run. Unknown fields are ignored.
 
-use super::super::exchange::{CallResult, Given, NO_ANSWER, New, attachment};
+use super::super::exchange::{CallResult, Given, New, attachment};
 use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
-use crate::types::{Category, Effect, Pending, Problem, WaitKind};
+use crate::types::{Category, Effect, NO_ANSWER, Pending, Problem, WaitKind};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -234,6 +234,7 @@ impl Resume {
             let answer = match (is_canceled, kind) {
                 (false, _) => self.payload,
                 (true, WaitKind::Plan) => json!({"action": "rejected"}),
+                (true, WaitKind::Auth) => json!({"action": "cancel"}),
                 (true, _) => Value::from(NO_ANSWER),
             };
             return Ok(Given::Answer(CallAnswer::Answer(answer)));

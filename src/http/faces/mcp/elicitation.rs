@@ -1,8 +1,8 @@
 //! Calls that wait for a person, as forms for the user of the client.
 
-use super::super::exchange::{CallResult, Given, NO_ANSWER};
+use super::super::exchange::{CallResult, Given};
 use crate::agent::host::suspensions::CallAnswer;
-use crate::types::{CallId, Decider, Pending, WaitKind};
+use crate::types::{CallId, Decider, NO_ANSWER, Pending, WaitKind};
 use serde_json::{Value, json};
 
 /// Maximum length of the arguments, the question or the plan in a form, in characters. A longer one has no form: it is
@@ -27,9 +27,15 @@ fn form(call: &Pending, may_approve: bool) -> Option<Value> {
             let approved = json!({"type": "boolean", "title": "Approve"});
             (message, schema(json!({"approved": approved, "reason": text("Reason")}), "approved"))
         }
-        WaitKind::Question => {
-            let question = call.args["question"].as_str().unwrap_or_default().to_owned();
-            (question, schema(json!({"answer": answer(&call.args)}), "answer"))
+        WaitKind::Question | WaitKind::Auth => {
+            let question = call.payload["question"].as_str().unwrap_or_default().to_owned();
+            match (&call.payload["url"], &call.payload["schema"]) {
+                (Value::String(url), _) => {
+                    (format!("{question}\n{url}"), json!({"type": "object", "properties": {}}))
+                }
+                (_, Value::Null) => (question, schema(json!({"answer": answer(&call.payload)}), "answer")),
+                (_, own) => (question, own.clone()),
+            }
         }
         WaitKind::Plan => {
             let plan = call.payload["plan"].as_str().unwrap_or_default();
@@ -67,6 +73,11 @@ pub(super) fn given(call: &Pending, result: Option<&Value>) -> Option<CallResult
     let given = match call.kind {
         WaitKind::Approval if accepts => Given::Decision(content["approved"].as_bool()?, said("reason")),
         WaitKind::Approval => Given::Decision(false, None),
+        // The call of a server of MCP, which asks in the same form.
+        WaitKind::Question | WaitKind::Auth if call.payload.get("server").is_some() => {
+            let action = if accepts { "accept" } else { "decline" };
+            Given::Answer(CallAnswer::Answer(json!({"action": action, "content": content})))
+        }
         WaitKind::Question if accepts => Given::Answer(CallAnswer::Answer(content.get("answer")?.clone())),
         WaitKind::Question => Given::Answer(CallAnswer::Answer(NO_ANSWER.into())),
         WaitKind::Plan => {
@@ -77,7 +88,7 @@ pub(super) fn given(call: &Pending, result: Option<&Value>) -> Option<CallResult
             }
             Given::Answer(CallAnswer::Answer(review))
         }
-        WaitKind::External | WaitKind::Subagent => return None,
+        WaitKind::External | WaitKind::Subagent | WaitKind::Auth => return None,
     };
     Some(CallResult { id: call.call_id.to_string(), given })
 }

@@ -1,0 +1,105 @@
+//! The progress of a call that a server has interrupted with questions: what it needs to be sent again.
+
+use super::elicitation;
+use crate::agent::ToolContext;
+use crate::ports::AllowedHosts;
+use crate::types::Invalid;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Maximum number of times that a server can ask during a call.
+const MAX_ROUNDS: u32 = 10;
+/// Maximum number of questions at a time.
+const MAX_QUESTIONS: usize = 10;
+/// Maximum size of the state that a server keeps with the client, in bytes.
+const MAX_STATE: usize = 64 << 10;
+
+/// The progress of a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// The id of the last request. The next one must have another.
+    pub id: u64,
+    /// How often the server has asked.
+    rounds: u32,
+    /// The server's state, which goes back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    /// The questions without an answer, with the server's names for them. The person sees the first one.
+    questions: Vec<(String, Value)>,
+    /// The responses to the answered questions.
+    responses: Map<String, Value>,
+}
+
+impl Progress {
+    /// Returns the progress of a call that starts, or that goes on with an answer.
+    ///
+    /// # Errors
+    /// What a valid answer looks like.
+    pub fn continued(cx: &ToolContext) -> Result<Self, Invalid> {
+        let stored = cx.progress.clone().and_then(|stored| serde_json::from_value(stored).ok());
+        let mut progress: Self = stored.unwrap_or_default();
+        cx.answer.iter().try_for_each(|answer| progress.answer(answer))?;
+        Ok(progress)
+    }
+
+    /// Returns the question that the person answers next.
+    pub fn question(&self) -> Option<&Value> {
+        self.questions.first().map(|(_, question)| question)
+    }
+
+    /// Stores the answer to the question that was shown.
+    ///
+    /// # Errors
+    /// What a valid answer looks like.
+    fn answer(&mut self, answer: &Value) -> Result<(), Invalid> {
+        if let Some((_, question)) = self.questions.first() {
+            let response = elicitation::response(question, answer)?;
+            let (name, _) = self.questions.remove(0);
+            self.responses.insert(name, response);
+        }
+        Ok(())
+    }
+
+    /// Adds what the server has asked for to the parameters of the call.
+    pub fn add_to(&self, params: &mut Map<String, Value>) {
+        if !self.responses.is_empty() {
+            params.insert("inputResponses".into(), self.responses.clone().into());
+        }
+        if let Some(state) = &self.state {
+            params.insert("requestState".into(), state.as_str().into());
+        }
+    }
+
+    /// Reads a result by which the server asks for input, in response to the request with this id.
+    ///
+    /// # Errors
+    /// Why the person cannot be asked, as the end of a sentence about the server.
+    pub fn next(&self, id: u64, server: &str, result: &Value, hosts: &AllowedHosts) -> Result<Self, String> {
+        if self.rounds == MAX_ROUNDS {
+            return Err(format!("asks for input more than {MAX_ROUNDS} times in a call"));
+        }
+        let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
+        if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
+            return Err("asks for input with a state that is too large".into());
+        }
+        let requests = result.get("inputRequests").and_then(Value::as_object);
+        let mut questions = Vec::new();
+        for (name, request) in requests.into_iter().flatten() {
+            let question = elicitation::question(server, request, hosts);
+            let question = question.ok_or("asks for input that a person cannot be asked for here")?;
+            questions.push((name.clone(), question));
+        }
+        if questions.len() > MAX_QUESTIONS {
+            return Err(format!("asks more than {MAX_QUESTIONS} questions at a time"));
+        }
+        if questions.is_empty() && state.is_none() {
+            return Err("asks for input and does not say which".into());
+        }
+        Ok(Self { id, rounds: self.rounds + 1, state, questions, responses: Map::new() })
+    }
+
+    /// Returns the stored form.
+    pub fn to_json(&self) -> Value {
+        json!(self)
+    }
+}
