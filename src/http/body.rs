@@ -1,10 +1,10 @@
-//! Reads JSON bodies: malformed JSON is 400, another content type 415, a field of the wrong type 422 with a
-//! pointer to it. Unknown fields are ignored.
+//! Reads JSON bodies: malformed JSON is 400, another content type 415, too many values 413, a field of the
+//! wrong type 422 with a pointer to it. Unknown fields are ignored.
 
-use super::request::{Request, RequestExt};
+use super::request::{MAX_BODY, Request, RequestExt};
 use crate::types::{
     ErrorCode, Problem,
-    json::{MAX_DEPTH, from_value, too_deep},
+    json::{MAX_DEPTH, MAX_VALUES, from_value, has_too_many_values, too_deep},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Reads the body as JSON.
 ///
 /// # Errors
-/// `malformed_json`, `unsupported_media_type` or `validation_failed`.
+/// `malformed_json`, `unsupported_media_type`, `payload_too_large` or `validation_failed`.
 pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
     let content_type = request.header("content-type").unwrap_or("application/json");
     let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -29,12 +29,35 @@ pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
 /// Reads the body as JSON; an empty body counts as `{}`.
 ///
 /// # Errors
-/// `malformed_json`, `unsupported_media_type` or `validation_failed`.
+/// `malformed_json`, `unsupported_media_type`, `payload_too_large` or `validation_failed`.
 pub fn json_or_empty<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
     if request.body().bytes().is_empty() { parse(b"{}") } else { json(request) }
 }
 
+/// Checks the size of a text frame, before it is parsed.
+///
+/// # Errors
+/// `payload_too_large`.
+pub fn check_frame(text: &str) -> Result<(), Problem> {
+    if text.len() > MAX_BODY {
+        return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
+    }
+    check_values(text.as_bytes(), "frame")
+}
+
+/// Checks the number of values in a text, because parsed values take much more memory than their text.
+fn check_values(text: &[u8], what: &str) -> Result<(), Problem> {
+    if has_too_many_values(text) {
+        let detail = format!(
+            "the {what} has more than {MAX_VALUES} JSON values; split it into several requests, or attach the data as a file"
+        );
+        return Err(Problem::new(ErrorCode::PayloadTooLarge, detail));
+    }
+    Ok(())
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    check_values(bytes, "body")?;
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}")))?;
     if !value.is_object() {
@@ -73,6 +96,21 @@ mod tests {
         let problem = parse::<Value>(body(64).as_bytes()).expect_err("too deep");
         assert_eq!((problem.code.status(), problem.errors[0].pointer.as_str()), (422, ""));
         assert_eq!(problem.errors[0].detail, "nested deeper than 64 levels");
+    }
+
+    #[test]
+    fn bodies_and_frames_with_too_many_values_are_refused() {
+        let text = |count: usize| format!(r#"{{"sizes":[{}]}}"#, vec![r#"{"a":1}"#; count].join(","));
+        assert!(parse::<Value>(text(MAX_VALUES / 2 - 1).as_bytes()).is_ok());
+        let many = text(MAX_VALUES / 2);
+        for refused in [parse::<Value>(many.as_bytes()).map(drop), check_frame(&many)] {
+            let problem = refused.expect_err("too many");
+            assert_eq!(problem.code, ErrorCode::PayloadTooLarge);
+            assert!(problem.detail.contains("has more than 100000 JSON values; split it"), "{problem}");
+        }
+        assert!(
+            check_frame(&"x".repeat(MAX_BODY)).is_ok() && check_frame(&"x".repeat(MAX_BODY + 1)).is_err()
+        );
     }
 
     #[test]

@@ -81,6 +81,30 @@ pub fn too_deep(value: &Value) -> bool {
     exceeds(value, MAX_DEPTH)
 }
 
+/// Maximum number of values in a JSON text from outside. The parsed form of a value takes up to about 200 bytes.
+pub const MAX_VALUES: usize = 100_000;
+
+/// Returns whether a JSON text has more than [`MAX_VALUES`] values, without building them.
+pub fn has_too_many_values(text: &[u8]) -> bool {
+    // Every value except the first follows a byte of its own, so a shorter text needs no scan.
+    text.len() > MAX_VALUES && count_values(text) > MAX_VALUES
+}
+
+/// Returns the number of values in a JSON text, including arrays and objects. An empty array or object counts as two.
+pub fn count_values(text: &[u8]) -> usize {
+    let (mut count, mut is_string, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            b',' | b'[' | b'{' if !is_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// Serializes `value` as ASCII-only JSON for a header, since user names may contain any character.
 ///
 /// # Errors
@@ -114,6 +138,22 @@ mod tests {
         let objects = |depth| (0..depth).fold(Value::Null, |inner, _| json!({"a": 1, "b": inner}));
         assert!(!too_deep(&nested(MAX_DEPTH)) && !too_deep(&objects(MAX_DEPTH)));
         assert!(too_deep(&nested(MAX_DEPTH + 1)) && too_deep(&objects(MAX_DEPTH + 1)));
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (text, count) in [
+            ("1", 1),
+            (r#"{"a":1}"#, 2),
+            (r#"[{"a":1},{"b":[true,null]}]"#, 7),
+            (r#"{"a,[{":"\\\",[{","b":"\\"}"#, 3),
+        ] {
+            assert_eq!(count_values(text.as_bytes()), count, "{text}");
+        }
+        let numbers = |count: usize| format!("[{}]", vec!["1"; count].join(","));
+        assert!(!has_too_many_values(numbers(MAX_VALUES - 1).as_bytes()));
+        assert!(has_too_many_values(numbers(MAX_VALUES).as_bytes()));
+        assert!(!has_too_many_values(format!("\"{}\"", ",".repeat(MAX_VALUES)).as_bytes()));
     }
 
     #[test]

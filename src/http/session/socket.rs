@@ -3,8 +3,9 @@
 
 use super::{call::Call, call::SessionRequest, checks, events, turns};
 use crate::agent::SessionHost;
+use crate::http::body;
 use crate::http::pattern::Params;
-use crate::http::request::{MAX_BODY, Request, RequestExt, require_upgrade};
+use crate::http::request::{Request, RequestExt, require_upgrade};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
 use crate::ports::session_store::PAGE_RECORDS;
@@ -81,9 +82,7 @@ async fn run(
     text: &str,
     request_id: &RequestId,
 ) -> Result<Response, Problem> {
-    if text.len() > MAX_BODY {
-        return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
-    }
+    body::check_frame(text)?;
     if !socket.principal.scopes.allow(Scope::Chat) {
         return Err(Problem::new(ErrorCode::MissingScope, "this socket may only listen"));
     }

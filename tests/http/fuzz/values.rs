@@ -117,12 +117,21 @@ pub(super) fn value(rng: &mut Rng, mark: &str, depth: u8) -> Value {
     }
 }
 
+/// Returns a body of up to 4 MiB: a long text, or many small values.
+fn large(rng: &mut Rng, mark: &str) -> String {
+    let word = ["word ", r#"{"a":1},"#, "[1],", "0,"][rng.usize(..4)];
+    let words = word.repeat(rng.usize(..MAX_BODY / word.len() - 100));
+    match word.strip_suffix(',') {
+        None => json!({ "content": words, "text": mark }).to_string(),
+        Some(last) => format!(r#"{{"content":"{mark}","metadata":{{"many":[{words}{last}]}}}}"#),
+    }
+}
+
 pub(super) fn body(rng: &mut Rng, pool: &Pool, mark: &str) -> Vec<u8> {
     match rng.u8(..40) {
         0 => return junk(rng).into_bytes(),
         1 if rng.u8(..4) == 0 => {
-            let text = "word ".repeat(rng.usize(..MAX_BODY / 5 - 100));
-            return json!({ "content": text, "text": mark }).to_string().into_bytes();
+            return large(rng, mark).into_bytes();
         }
         _ => {}
     }
