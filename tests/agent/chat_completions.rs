@@ -7,6 +7,7 @@ use crate::scripts::says;
 use crate::stage::{Stage, meta, ms};
 use edge_harness::http::Response;
 use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::SessionStore;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{
     Category, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Policy, Problem, Role,
@@ -373,6 +374,20 @@ fn a_file_is_attached_to_the_message() {
         prompt.starts_with("What is this?\n[file \"") && prompt.contains(", image/png, 2 bytes: "),
         "{prompt}"
     );
+}
+
+#[test]
+fn a_conversation_of_too_many_messages_is_refused() {
+    let (stage, _) = Stage::scripted(|_: &ModelRequest| says("fine"), |builder| builder);
+    let earlier = |pairs: usize| {
+        let pairs = (0..pairs).flat_map(|_| [user("a"), json!({"role": "assistant", "content": "b"})]);
+        chat(pairs.chain([user("new")]).collect())
+    };
+    let problem = send(&stage, None, &earlier(5_001)).map(drop).unwrap_err();
+    assert_eq!(problem.code.status(), 422);
+    assert!(problem.detail.contains("more than 10000 messages and tool calls"), "{problem}");
+    assert!(!stage.store.exists().unwrap());
+    complete(&stage, None, &earlier(500));
 }
 
 #[test]

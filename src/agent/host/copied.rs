@@ -6,6 +6,7 @@ use crate::types::{
     CallId, DenyReason, EventKind, Record, StopReason, Task, TaskEnd, ToolOutcome, TurnEnd, TurnId,
     TurnStatus, Usage,
 };
+use std::collections::HashMap;
 
 /// The fold of a copied log.
 #[derive(Default)]
@@ -18,7 +19,8 @@ pub(super) struct Copied {
     queue_length: usize,
     running: Option<TurnId>,
     queued: Vec<TurnId>,
-    calls: Vec<(CallId, String)>,
+    /// The open calls, with the numbers of their records and their names.
+    calls: HashMap<CallId, (u64, String)>,
     /// The background tasks that have not ended.
     background: Vec<TaskEnd>,
 }
@@ -35,8 +37,12 @@ impl Copied {
                 self.queued.retain(|queued| Some(queued) != turn.as_ref());
                 self.running = turn;
             }
-            EventKind::ToolStarted { call_id, name, .. } => self.calls.push((call_id, name)),
-            EventKind::ToolCompleted { call_id, .. } => self.calls.retain(|(open, _)| *open != call_id),
+            EventKind::ToolStarted { call_id, name, .. } => {
+                self.calls.insert(call_id, (record.seq, name));
+            }
+            EventKind::ToolCompleted { call_id, .. } => {
+                self.calls.remove(&call_id);
+            }
             EventKind::FollowupQueued { count } => self.queue_length = count,
             EventKind::TaskListUpdated { tasks } => self.tasks = tasks,
             EventKind::TaskStarted { task, session, agent, label, .. } => {
@@ -61,9 +67,10 @@ impl Copied {
     /// If the state cannot be written as JSON.
     pub fn draft(self, draft: &mut Draft) -> Result<(), StoreError> {
         draft.set_copied(encode(&self.context)?, self.tasks);
-        let mut calls = self.calls;
+        let mut calls: Vec<_> = self.calls.into_iter().collect();
+        calls.sort_unstable_by_key(|(_, (seq, _))| *seq);
         for turn in self.running.into_iter().chain(self.queued) {
-            for (call_id, name) in calls.drain(..) {
+            for (call_id, (_, name)) in calls.drain(..) {
                 let outcome =
                     ToolOutcome::denied(DenyReason::Canceled, "the session was forked before this call");
                 draft.record(Some(&turn), EventKind::completed(call_id, name, outcome));

@@ -6,12 +6,18 @@ use crate::session::{first_record, numbered};
 use crate::types::{
     CallId, ErrorCode, EventKind, Imported, Message, MessageId, Part, Problem, Record, Reply, Role,
     SessionMeta, Snapshot, SnapshotMeta, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnId, TurnStatus,
-    json::too_deep,
+    json::{MAX_VALUES, count_values, too_deep},
     message::unstored_file_line,
     session::{SCHEMA, Totals},
 };
 use serde_json::{Value, json};
-use std::rc::Rc;
+use std::{
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+};
+
+/// Maximum number of messages and calls that become the log of a session.
+const MAX_ENTRIES: usize = 10_000;
 
 /// The user's message of a turn that an assistant began, because each turn begins with a user message.
 const NO_USER: &str = "(The assistant began the conversation.)";
@@ -38,6 +44,18 @@ pub(super) fn with_lines<'a>(mut text: String, files: impl IntoIterator<Item = T
 #[derive(Default)]
 pub(super) struct Transcript {
     turns: Vec<PastTurn>,
+    /// The calls without a result by id: the turns that have such calls, and their places in each turn.
+    open: HashMap<String, Vec<(usize, VecDeque<Place>)>>,
+    /// Number of messages and calls.
+    entries: usize,
+    /// Number of values in arguments that are JSON text.
+    values: usize,
+}
+
+/// The place of a call in its turn.
+struct Place {
+    reply: usize,
+    call: usize,
 }
 
 #[derive(Default)]
@@ -67,6 +85,7 @@ impl Transcript {
 
     /// Adds a message of the user.
     pub fn user(&mut self, text: &str) {
+        self.entries += 1;
         match self.turns.last_mut() {
             Some(turn) if turn.replies.is_empty() => {
                 turn.user.push_str("\n\n");
@@ -81,6 +100,7 @@ impl Transcript {
         if self.turns.is_empty() {
             self.user(NO_USER);
         }
+        self.entries += 1;
         if let Some(turn) = self.turns.last_mut() {
             turn.replies.push(PastMessage { text, calls: Vec::new() });
         }
@@ -88,27 +108,42 @@ impl Transcript {
 
     /// Adds a call to the last message of the assistant.
     pub fn call(&mut self, id: String, name: String, args: Value) {
-        if let Some(message) = self.turns.last_mut().and_then(|turn| turn.replies.last_mut()) {
-            message.calls.push(PastCall { id, name, args, result: None });
+        let Some(turn) = self.turns.len().checked_sub(1) else { return };
+        let replies = &mut self.turns[turn].replies;
+        let (reply, Some(message)) = (replies.len().saturating_sub(1), replies.last_mut()) else { return };
+        self.entries += 1;
+        let place = Place { reply, call: message.calls.len() };
+        let open = self.open.entry(id.clone()).or_default();
+        match open.last_mut().filter(|(of, _)| *of == turn) {
+            Some((_, places)) => places.push_back(place),
+            None => open.push((turn, VecDeque::from([place]))),
         }
+        message.calls.push(PastCall { id, name, args, result: None });
     }
 
-    /// Adds a call with its arguments as JSON text. A model may have written arguments that are not JSON, or too deep to
-    /// be stored; they become `{"_raw": …}`.
+    /// Adds a call with its arguments as JSON text. Arguments that are not JSON, too deep to be stored, or beyond
+    /// [`MAX_VALUES`] of the conversation become `{"_raw": …}`.
     pub fn call_with_text(&mut self, id: String, name: String, args: String) {
-        let parsed = serde_json::from_str(&args).ok().filter(|value| !too_deep(value));
+        self.values += count_values(args.as_bytes());
+        let parsed = match self.values > MAX_VALUES {
+            true => None,
+            false => serde_json::from_str(&args).ok().filter(|value| !too_deep(value)),
+        };
         self.call(id, name, parsed.unwrap_or_else(|| json!({"_raw": args})));
     }
 
-    /// Adds the result of a call.
+    /// Adds the result of a call. If several calls with this id have no result, it belongs to the first of the newest turn.
     pub fn result(&mut self, id: &str, result: String) {
-        let calls = self
-            .turns
-            .iter_mut()
-            .rev()
-            .flat_map(|turn| &mut turn.replies)
-            .flat_map(|message| &mut message.calls);
-        if let Some(call) = calls.into_iter().find(|call| call.id == id && call.result.is_none()) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        let Some((turn, mut places)) = open.pop() else { return };
+        let place = places.pop_front();
+        if !places.is_empty() {
+            open.push((turn, places));
+        }
+        let call = place.and_then(|Place { reply, call }| {
+            self.turns.get_mut(turn)?.replies.get_mut(reply)?.calls.get_mut(call)
+        });
+        if let Some(call) = call {
             call.result = Some(result);
         }
     }
@@ -116,8 +151,15 @@ impl Transcript {
     /// Creates the session of `call` with this conversation as its log.
     ///
     /// # Errors
-    /// A failed store, or another request has just created the session for another user.
+    /// `validation_failed` for more than [`MAX_ENTRIES`], a failed store, or another request has just created the session
+    /// for another user.
     pub async fn create(self, call: &Call<'_>, meta: SessionMeta) -> Result<(), Problem> {
+        if self.entries > MAX_ENTRIES {
+            let detail = format!(
+                "the conversation has more than {MAX_ENTRIES} messages and tool calls; leave out the oldest ones"
+            );
+            return Err(Problem::field("", detail));
+        }
         let now = call.host.now();
         let totals = Totals { turns: self.turns.len() as u64, updated_at: now, ..Totals::default() };
         let records = self.records(call.host, &meta, now);
@@ -188,5 +230,46 @@ impl Transcript {
             add(EventKind::TurnCompleted(TurnEnd { reply, ..end }));
         }
         records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    fn results(transcript: &Transcript) -> Vec<(&str, Option<&str>)> {
+        let messages = transcript.turns.iter().flat_map(|turn| &turn.replies);
+        let calls = messages.flat_map(|message| &message.calls);
+        calls.map(|call| (call.id.as_str(), call.result.as_deref())).collect()
+    }
+
+    #[test]
+    fn results_belong_to_the_first_open_call_of_the_newest_turn() {
+        let mut transcript = Transcript::default();
+        let mut ask = |ids: &[&str], answers: &[(&str, &str)]| {
+            transcript.user("go on");
+            transcript.assistant(String::new());
+            ids.iter().for_each(|id| transcript.call((*id).to_owned(), "tool".into(), Value::Null));
+            answers.iter().for_each(|(id, text)| transcript.result(id, (*text).to_owned()));
+        };
+        ask(&["a", "b"], &[("b", "1")]);
+        ask(&["a", "a"], &[("a", "2"), ("a", "3"), ("a", "4"), ("a", "5"), ("c", "6")]);
+        let expected = [("a", Some("4")), ("b", Some("1")), ("a", Some("2")), ("a", Some("3"))];
+        assert_eq!(results(&transcript), expected);
+        assert_eq!(transcript.entries, 8);
+    }
+
+    #[test]
+    fn arguments_as_text_are_bounded_together() {
+        let mut transcript = Transcript::default();
+        transcript.assistant(String::new());
+        let many = format!("[{}]", vec!["1"; MAX_VALUES * 2 / 3].join(","));
+        for id in ["a", "b"] {
+            transcript.call_with_text(id.to_owned(), "tool".into(), many.clone());
+        }
+        let calls = &transcript.turns[0].replies[0].calls;
+        assert!(calls[0].args.is_array());
+        assert_eq!(calls[1].args, json!({"_raw": many}));
     }
 }
