@@ -21,6 +21,7 @@ pub mod erasure;
 pub mod etag;
 mod export;
 mod face;
+pub mod face_sockets;
 pub mod faces;
 mod failure_limit;
 mod failures;

@@ -54,19 +54,16 @@ pub async fn principal(
     found: &RouteMatch,
     scope: Scope,
 ) -> Result<Principal, Problem> {
-    let principal = match (bearer(request), request.query("ticket")) {
-        (Some(credential), _) => {
-            let found = bearer_principal(gateway, request, credential).await;
-            found.map_err(|problem| operators_key(gateway, credential).unwrap_or(problem))?
-        }
-        (None, Some(ticket)) if found.route.accepts_ticket => {
+    let ticket = request.query("ticket").filter(|_| found.route.accepts_ticket && bearer(request).is_none());
+    let principal = match ticket {
+        None => caller(gateway, request).await?,
+        Some(ticket) => {
             let holder = open_ticket(gateway, &ticket)
                 .await?
                 .filter(|holder| holder.session.as_deref() == Some(found.params.get("id")))
                 .ok_or_else(|| refused("the ticket is not valid here; create a new one"))?;
             renewed(gateway, holder).await?
         }
-        _ => return Err(missing()),
     };
     if !principal.scopes.allow(scope) {
         let detail = format!("this route needs the scope {}", scope.name());
@@ -74,6 +71,16 @@ pub async fn principal(
     }
     // Set last, because a cached principal or a ticket has the address of an earlier request.
     Ok(Principal { address: address::of(request), ..principal })
+}
+
+/// Authenticates a caller of a tenant by its bearer credential.
+///
+/// # Errors
+/// As for [`principal`], except for the scope.
+pub async fn caller(gateway: &Gateway, request: &Request) -> Result<Principal, Problem> {
+    let credential = bearer(request).ok_or_else(missing)?;
+    let found = bearer_principal(gateway, request, credential).await;
+    found.map_err(|problem| operators_key(gateway, credential).unwrap_or(problem))
 }
 
 /// Returns the problem of a request of a tenant with the operator's key, or `None` for another credential.

@@ -8,7 +8,7 @@
 //! ```
 
 use super::face::{Target, WriteProblem};
-use super::faces::socket::SocketFormat;
+use super::face_sockets::FaceSocket;
 use super::forward::{self, Forward};
 use super::forwarded::ForwardedMessage;
 use super::gateway::{Gateway, GatewayCall, TenantCall};
@@ -30,7 +30,7 @@ pub enum Handled {
     /// The object of a session has to respond.
     Forward(Box<Forward>),
     /// The platform has to open a WebSocket of another protocol.
-    Socket(&'static dyn SocketFormat),
+    Socket(FaceSocket),
 }
 
 /// Handles a request. The body of `request` is empty; `body` is polled only if the gateway needs it.
@@ -59,7 +59,7 @@ pub async fn handle(
             forward.response_headers = headers;
             return Handled::Forward(forward);
         }
-        Ok(Handled::Socket(format)) => return Handled::Socket(format),
+        Ok(Handled::Socket(socket)) => return Handled::Socket(socket),
         Ok(Handled::Response(response)) => response,
         Err(problem) => {
             if problem.code.status() >= 500 {
@@ -94,7 +94,15 @@ async fn dispatch(
         Handler::Socket(format) => {
             request::require_upgrade(&request)?;
             cors::check_origin(&gateway.config.origins, &request)?;
-            Ok(Handled::Socket(*format))
+            let anonymous = match format.reads_credentials() && request.header("authorization").is_none() {
+                true => Some(gateway.anonymous.admit()?),
+                false => {
+                    let caller = auth::caller(gateway, &request).await?;
+                    admit(gateway, &caller, &request).await?;
+                    None
+                }
+            };
+            Ok(Handled::Socket(FaceSocket { format: *format, anonymous }))
         }
         Handler::Public(handler) => {
             read(&mut request, body).await?;
@@ -184,8 +192,7 @@ async fn to_session_of(
     Ok(Handled::Forward(Box::new(Forward { body_read, message, ..*forward })))
 }
 
-/// Authenticates a caller of a tenant, who may name no other user and no unknown agent in the query, and counts the
-/// request.
+/// Authenticates a caller of a tenant, and admits the request.
 async fn authenticated(
     gateway: &Gateway,
     request: &Request,
@@ -193,10 +200,15 @@ async fn authenticated(
     scope: Scope,
 ) -> Result<Principal, Problem> {
     let caller = auth::principal(gateway, request, found, scope).await?;
-    check_user(&caller, request.query("user").as_deref(), "?")?;
-    check_agent(gateway, &caller.tenant, request.query("agent").as_deref(), "?").await?;
-    request_limit::count(gateway, &caller).await?;
+    admit(gateway, &caller, request).await?;
     Ok(caller)
+}
+
+/// Checks that a request names no other user and no unknown agent in the query, and counts it.
+async fn admit(gateway: &Gateway, caller: &Principal, request: &Request) -> Result<(), Problem> {
+    check_user(caller, request.query("user").as_deref(), "?")?;
+    check_agent(gateway, &caller.tenant, request.query("agent").as_deref(), "?").await?;
+    request_limit::count(gateway, caller).await
 }
 
 /// Refuses a message that the ledger would refuse, before it starts the object of its session. A message with an

@@ -3,6 +3,7 @@
 use super::auth_cache::AuthCache;
 use super::credentials::DirectoryCredentials;
 use super::crypto::Cipher;
+use super::face_sockets::AnonymousSockets;
 use super::forwarded::ForwardedMessages;
 use super::pattern::Params;
 use super::readiness::Readiness;
@@ -105,6 +106,8 @@ pub struct Gateway {
     pub refusal_pace: RefusalPace,
     /// The messages that this isolate has forwarded to sessions.
     pub messages: ForwardedMessages,
+    /// The WebSockets of this isolate that have sent no valid credential.
+    pub anonymous: AnonymousSockets,
     /// The moves of tenants between shards.
     pub moves: Rc<dyn Moves>,
     /// The isolate's cache of credentials.

@@ -1,7 +1,13 @@
 //! Requests in the protocols of other servers, up to the object of their session.
 
-use crate::stage::{DEV, Stage, get, ids, post, request};
-use edge_harness::http::Handled;
+use crate::stage::{ADMIN, DEV, Request, Stage, get, ids, post, request};
+use edge_harness::http::faces::{
+    socket::{Incoming, SocketFormat},
+    ui_stream::ChatSocket,
+};
+use edge_harness::http::{Handled, face_sockets};
+use edge_harness::types::ErrorCode;
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -245,6 +251,8 @@ fn an_agent_has_a_card() {
 #[test]
 fn a_socket_of_another_protocol_needs_an_upgrade_and_a_page_that_may_call_the_api() {
     let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
     for path in ["/api/chat", "/v1/responses"] {
         assert_eq!(stage.answer(get(path)).status, 400);
         let upgrade = || get(path).header("host", "agents.example").header("upgrade", "websocket");
@@ -255,7 +263,68 @@ fn a_socket_of_another_protocol_needs_an_upgrade_and_a_page_that_may_call_the_ap
             upgrade().header("origin", "https://app.example"),
             upgrade().header("origin", "https://agents.example"),
         ] {
-            assert!(matches!(stage.send(request), Handled::Socket(_)), "{path}");
+            assert!(matches!(stage.send(request.bearer(&key)), Handled::Socket(_)), "{path}");
         }
     }
+}
+
+#[test]
+fn the_handshake_of_a_socket_is_authenticated_if_it_has_a_credential() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    let upgrade = |path: &str| get(path).header("upgrade", "websocket");
+    for path in ["/api/chat", "/v1/responses"] {
+        let of = |request: Request| stage.answer(request).status;
+        assert_eq!(of(upgrade(path).bearer("eh_mistyped")), 401);
+        assert_eq!(of(upgrade(path).bearer(ADMIN)), 403);
+        let unknown = stage.answer(upgrade(&format!("{path}?agent=missing")).bearer(&key));
+        assert!(unknown.body.to_string().contains("there is no agent"), "{unknown:?}");
+    }
+    assert_eq!(stage.answer(upgrade("/v1/responses")).status, 401);
+    // The frames of the AI SDK have the credentials. A limited number of sockets waits for one.
+    let mut open: Vec<_> = (0..100).map(|_| stage.send(upgrade("/api/chat"))).collect();
+    assert!(open.iter().all(|handled| matches!(handled, Handled::Socket(_))));
+    assert_eq!(stage.answer(upgrade("/api/chat")).status, 503);
+    assert!(matches!(stage.send(upgrade("/api/chat").bearer(&key)), Handled::Socket(_)));
+    open.pop();
+    assert!(matches!(stage.send(upgrade("/api/chat")), Handled::Socket(_)));
+}
+
+#[test]
+fn a_frame_is_authenticated_before_it_is_parsed() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    let mut handshake = edge_harness::http::Request::default();
+    handshake.headers_mut().insert("cf-connecting-ip", "192.0.2.7".parse().unwrap());
+    let read = |frame: &str| {
+        let head = ChatSocket.head(frame);
+        block_on(face_sockets::read(&stage.gateway, &handshake, &ChatSocket, &head, frame))
+    };
+    let frame = |credential: Option<&str>, messages: Value| {
+        let authorization = credential.map(|credential| format!("Bearer {credential}"));
+        let headers = json!({ "authorization": authorization });
+        json!({ "type": "send", "requestId": "r", "id": "c", "messages": messages, "headers": headers })
+            .to_string()
+    };
+    assert!(matches!(read(&frame(Some(&key), json!([]))), Ok(Incoming::Request(_))));
+    let code = |frame: &str| read(frame).expect_err("refused").code;
+    // The rest of the frame does not matter without a valid credential.
+    for frame in [frame(None, json!([])), r#"{"type": "send"}"#.into(), "{".into()] {
+        assert_eq!(code(&frame), ErrorCode::Unauthenticated, "{frame}");
+    }
+    let malformed = json!({ "type": "send", "headers": { "authorization": format!("Bearer {key}") } });
+    assert_eq!(code(&malformed.to_string()), ErrorCode::MalformedJson);
+    assert_eq!(code(&frame(Some(&key), vec![1; 100_000].into())), ErrorCode::PayloadTooLarge);
+    assert_eq!(code(&frame(Some("a\nb"), json!([]))), ErrorCode::Unauthenticated);
+    let stop = json!({ "type": "abort", "requestId": "r" }).to_string();
+    assert_eq!(read(&stop), Ok(Incoming::Stop("r".into())));
+    // Failures count by address.
+    let elsewhere = Stage::new();
+    elsewhere.tenant("elsewhere", Value::Null);
+    let guessed = (0..42).map(|_| elsewhere.key("elsewhere", json!({})).1);
+    let codes: Vec<_> = guessed.skip(10).map(|key| code(&frame(Some(&key), json!([])))).collect();
+    assert_eq!(codes[29], ErrorCode::Unauthenticated);
+    assert_eq!(codes[30], ErrorCode::RateLimited);
 }

@@ -4,6 +4,7 @@ use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::agent::settings::SkillSettings;
+use edge_harness::http::face_sockets::AnonymousSockets;
 use edge_harness::http::{
     AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace,
     Refusals, RequestBlocks, Response, TenantSecrets, handle,
@@ -271,6 +272,7 @@ impl Stage {
             refusals: Refusals::default(),
             refusal_pace: RefusalPace::default(),
             messages: ForwardedMessages::default(),
+            anonymous: AnonymousSockets::default(),
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
         };

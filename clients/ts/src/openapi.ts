@@ -5404,7 +5404,8 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["BadRequest"];
-            /** @description `forbidden_origin`: The page's origin is not allowed. */
+            401: components["responses"]["Unauthorized"];
+            /** @description `forbidden_origin`: The page's origin is not allowed. `missing_scope`: The credential lacks the required scope. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5413,7 +5414,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
         };
     };
     postChat: {
@@ -7440,7 +7445,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description `invalid_request`: The request is not valid. `validation_failed`: The request has invalid fields. */
+            /** @description `invalid_request`: The request is not valid. `user_mismatch`: The credential belongs to another user. `validation_failed`: The request has invalid fields. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7449,9 +7454,60 @@ export interface operations {
                     "application/json": components["schemas"]["OpenAiError"];
                 };
             };
-            /** @description `forbidden_origin`: The page's origin is not allowed. */
+            /** @description `unauthenticated`: The credentials are missing or not valid. */
+            401: {
+                headers: {
+                    /** @description The scheme `Bearer`. */
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+            /** @description `forbidden_origin`: The page's origin is not allowed. `missing_scope`: The credential lacks the required scope. */
             403: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+            /** @description `unknown_agent`: The deployment has no such agent. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests. */
+            429: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+            /** @description `internal`: An internal error occurred. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenAiError"];
+                };
+            };
+            /** @description `unavailable`: A required service is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds after which the request may succeed. */
+                    "Retry-After"?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -7,6 +7,17 @@ use http::Method;
 /// Most requests of a socket whose responses have not ended.
 pub const MAX_REQUESTS: usize = 16;
 
+/// What is read of a frame before its caller is authenticated.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FrameHead {
+    /// The id of the request, if the frame has one.
+    pub id: Option<String>,
+    /// The credential of the request, in the form of the header; `None` for that of the handshake.
+    pub authorization: Option<String>,
+    /// Whether the frame only asks to stop the response to the request with this id.
+    pub is_stop: bool,
+}
+
 /// What a frame of a client asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
@@ -33,16 +44,16 @@ pub struct SocketRequest {
 
 /// The frames of a protocol.
 pub trait SocketFormat: Sync {
-    /// Reads a frame of the client.
+    /// Reads the head of a frame, without building the rest. A frame that is not valid has what can be read of it.
+    fn head(&self, _frame: &str) -> FrameHead {
+        FrameHead::default()
+    }
+
+    /// Reads the request in a frame.
     ///
     /// # Errors
     /// `validation_failed` or `malformed_json`.
-    fn read(&self, frame: &str) -> Result<Incoming, Problem>;
-
-    /// Returns the id of the request in a frame that is refused, if it can be known.
-    fn id_in(&self, _frame: &str) -> Option<String> {
-        None
-    }
+    fn read(&self, frame: &str) -> Result<SocketRequest, Problem>;
 
     /// Returns whether a frame may have the credentials of its request. Otherwise all requests have those of the handshake.
     fn reads_credentials(&self) -> bool {
@@ -109,8 +120,8 @@ mod tests {
     struct Plain;
 
     impl SocketFormat for Plain {
-        fn read(&self, frame: &str) -> Result<Incoming, Problem> {
-            Ok(Incoming::Stop(frame.to_owned()))
+        fn read(&self, _frame: &str) -> Result<SocketRequest, Problem> {
+            Err(Problem::field("", "no request"))
         }
         fn begin(&self, _id: &str) -> Option<String> {
             None

@@ -72,7 +72,10 @@ fn codes(route: &Route, operation: &Operation) -> Vec<ErrorCode> {
     let mut codes = Vec::new();
     match &route.handler {
         Handler::Public(_) => {}
-        Handler::Socket(_) => codes.extend([InvalidRequest, ForbiddenOrigin]),
+        Handler::Socket(_) => {
+            codes.extend([InvalidRequest, ForbiddenOrigin, Unauthenticated, MissingScope, UserMismatch]);
+            codes.extend([UnknownAgent, RateLimited, Internal, Unavailable]);
+        }
         Handler::Operator(_) => {
             codes.extend([Unauthenticated, MissingScope, RateLimited, NotConfigured, Internal, Unavailable]);
         }

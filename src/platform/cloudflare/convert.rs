@@ -105,7 +105,11 @@ pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result
     }
 }
 
-fn reserve(bytes: usize) -> std::result::Result<BodyPermit, Problem> {
+/// Reserves memory for this many bytes among the bodies of this isolate.
+///
+/// # Errors
+/// `unavailable` if the other bodies leave no room.
+pub fn reserve(bytes: usize) -> std::result::Result<BodyPermit, Problem> {
     BODIES.with(|bodies| bodies.reserve(bytes))
 }
 

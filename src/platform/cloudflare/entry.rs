@@ -6,6 +6,7 @@ use super::{
     runtime::ConsoleLog,
     setup,
 };
+use crate::http::face_sockets::AnonymousSockets;
 use crate::http::{
     Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace, Refusals,
     Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, over_limit, request, routes,
@@ -82,7 +83,7 @@ async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Resp
     match handle(&gateway, head, body).await {
         Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
-        Handled::Socket(format) => face_socket::open(request, format, env, |request, env| {
+        Handled::Socket(socket) => face_socket::open(request, socket, gateway, env, |request, env| {
             async move { respond_or_log(request, &env).await }.boxed_local()
         }),
     }
@@ -175,6 +176,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         refusals: Refusals::default(),
         refusal_pace: RefusalPace::default(),
         messages: ForwardedMessages::default(),
+        anonymous: AnonymousSockets::default(),
         cache: setup::auth_cache(),
         log: Rc::new(ConsoleLog),
     })

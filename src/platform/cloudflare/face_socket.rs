@@ -2,13 +2,15 @@
 //! sessions.
 
 use super::{body::BodyStream, convert, runtime::ConsoleLog};
-use crate::http::faces::socket::{Frames, Incoming, MAX_REQUESTS, SocketFormat, SocketRequest};
-use crate::http::{MAX_BODY, response, routes};
+use crate::http::body_budget::BodyPermit;
+use crate::http::face_sockets::{self, AnonymousSocket, FaceSocket, MAX_ANONYMITY};
+use crate::http::faces::socket::{FrameHead, Frames, Incoming, MAX_REQUESTS, SocketFormat, SocketRequest};
+use crate::http::{Gateway, Request as HttpRequest, RequestExt, response, routes};
 use crate::ports::{Log, http::HttpError};
 use crate::types::{ErrorCode, Problem};
 use futures::{
-    StreamExt,
-    future::{AbortHandle, LocalBoxFuture, abortable},
+    FutureExt, StreamExt,
+    future::{AbortHandle, Either, LocalBoxFuture, abortable, pending, select},
 };
 use serde_json::json;
 use std::{
@@ -20,6 +22,9 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{AbortController, AbortSignal, Headers, Request, RequestInit, Response};
 use worker::{Env, Result, WebSocket, WebSocketPair, WebsocketEvent};
+
+/// Code of a socket that is closed without a credential (RFC 6455, section 7.4.1).
+const POLICY_VIOLATION: u16 = 1008;
 
 /// Ends the response to a request when it is dropped. Its session would otherwise continue to send it.
 struct Abort(AbortController);
@@ -38,7 +43,10 @@ struct Shared {
     format: &'static dyn SocketFormat,
     socket: WebSocket,
     /// The request that opened the socket.
-    handshake: Request,
+    handshake: HttpRequest,
+    /// Scheme and host of its URL.
+    origin: String,
+    gateway: Rc<Gateway>,
     env: Env,
     respond: Respond,
     /// The requests whose responses have not ended.
@@ -50,7 +58,8 @@ struct Shared {
 /// Opens a socket.
 pub fn open(
     handshake: &Request,
-    format: &'static dyn SocketFormat,
+    FaceSocket { format, anonymous }: FaceSocket,
+    gateway: Rc<Gateway>,
     env: &Env,
     respond: Respond,
 ) -> Result<Response> {
@@ -59,21 +68,37 @@ pub fn open(
     let shared = Shared {
         format,
         socket: server,
-        handshake: Clone::clone(handshake),
+        handshake: convert::head(handshake),
+        origin: handshake.url().split('/').take(3).collect::<Vec<_>>().join("/"),
+        gateway,
         env: env.clone(),
         respond,
         running: RefCell::default(),
         count: Cell::default(),
     };
-    spawn_local(serve(Rc::new(shared)));
+    spawn_local(serve(Rc::new(shared), anonymous));
     worker::Response::from_websocket(client).map(Into::into)
 }
 
-async fn serve(shared: Rc<Shared>) {
+async fn serve(shared: Rc<Shared>, mut anonymous: Option<AnonymousSocket>) {
     if let Ok(mut events) = shared.socket.events() {
-        while let Some(Ok(WebsocketEvent::Message(message))) = events.next().await {
-            if let Some(text) = message.text() {
-                shared.receive(&text);
+        let mut deadline = match &anonymous {
+            Some(_) => shared.gateway.clock.sleep(MAX_ANONYMITY),
+            None => pending().boxed_local(),
+        };
+        loop {
+            let message = match select(events.next(), &mut deadline).await {
+                Either::Left((Some(Ok(WebsocketEvent::Message(message))), _)) => message,
+                Either::Left(_) => break,
+                Either::Right(_) => {
+                    // A socket that is closed already refuses it.
+                    let _ = shared.socket.close(Some(POLICY_VIOLATION), Some("no valid credential was sent"));
+                    break;
+                }
+            };
+            let Some(text) = message.text() else { continue };
+            if shared.receive(text).await && anonymous.take().is_some() {
+                deadline = pending().boxed_local();
             }
         }
     }
@@ -82,24 +107,37 @@ async fn serve(shared: Rc<Shared>) {
 }
 
 impl Shared {
-    /// Starts the request in a frame.
-    fn receive(self: &Rc<Self>, text: &str) {
-        let read = match text.len() {
-            length if length > MAX_BODY => {
-                Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"))
-            }
-            _ => self.format.read(text),
+    /// Starts the request in a frame. Returns whether it had a valid credential.
+    async fn receive(self: &Rc<Self>, text: String) -> bool {
+        let head = self.format.head(&text);
+        let read = match convert::reserve(text.len()) {
+            Ok(permit) => self.read(&head, text).await.map(|incoming| (incoming, permit)),
+            Err(problem) => Err(problem),
         };
-        let asked = match read {
-            Ok(Incoming::Request(asked)) => asked,
-            Ok(Incoming::Stop(id)) => {
+        match read {
+            Ok((Incoming::Request(asked), permit)) => {
+                self.start(asked, permit);
+                true
+            }
+            Ok((Incoming::Stop(id), _)) => {
                 if let Some(request) = self.running.borrow_mut().remove(&id) {
                     request.abort();
                 }
-                return;
+                false
             }
-            Err(problem) => return self.refuse(self.format.id_in(text).as_deref(), &problem),
-        };
+            Err(problem) => {
+                self.refuse(head.id.as_deref(), &problem);
+                false
+            }
+        }
+    }
+
+    async fn read(&self, head: &FrameHead, text: String) -> std::result::Result<Incoming, Problem> {
+        face_sockets::read(&self.gateway, &self.handshake, self.format, head, &text).await
+    }
+
+    /// Handles a request. `permit` is held as long as its body.
+    fn start(self: &Rc<Self>, asked: SocketRequest, permit: BodyPermit) {
         if self.running.borrow().len() >= MAX_REQUESTS {
             let detail = format!("the socket has {MAX_REQUESTS} requests whose responses have not ended");
             return self.refuse(Some(&asked.id), &Problem::new(ErrorCode::RateLimited, detail));
@@ -109,7 +147,7 @@ impl Shared {
         let (own, of) = (Rc::clone(self), key.clone());
         let (work, handle) = abortable(async move {
             let mut asked = asked;
-            if let Err(error) = own.respond(&mut asked).await {
+            if let Err(error) = own.respond(&mut asked, permit).await {
                 ConsoleLog.error(&json!({"event": "request.failed", "cause": error.to_string()}));
                 own.refuse(Some(&asked.id), &Problem::internal(error.to_string()));
             }
@@ -121,11 +159,12 @@ impl Shared {
         spawn_local(async move { work.await.unwrap_or_default() });
     }
 
-    async fn respond(&self, asked: &mut SocketRequest) -> Result<()> {
+    async fn respond(&self, asked: &mut SocketRequest, permit: BodyPermit) -> Result<()> {
         let abort = Abort(AbortController::new()?);
         let request = self.request(asked, &abort.0.signal())?;
         // The response may take as long as a turn.
         asked.body = String::new();
+        drop(permit);
         let response = (self.respond)(request, self.env.clone()).await?;
         let status = response.status();
         if status == 204 {
@@ -156,8 +195,8 @@ impl Shared {
         headers.set("content-type", "application/json")?;
         headers.set("accept", "text/event-stream")?;
         for name in ["authorization", "cf-connecting-ip", "host"] {
-            if let Some(value) = self.handshake.headers().get(name)? {
-                headers.set(name, &value)?;
+            if let Some(value) = self.handshake.header(name) {
+                headers.set(name, value)?;
             }
         }
         if let Some(value) = &asked.authorization {
@@ -170,14 +209,11 @@ impl Shared {
         if !asked.body.is_empty() {
             init.set_body(&JsValue::from_str(&asked.body));
         }
-        let url = self.handshake.url();
-        let host = url.split('/').take(3).collect::<Vec<_>>().join("/");
-        Ok(Request::new_with_str_and_init(&format!("{host}{}", asked.path), &init)?)
+        Ok(Request::new_with_str_and_init(&format!("{}{}", self.origin, asked.path), &init)?)
     }
 
     fn refuse(&self, id: Option<&str>, problem: &Problem) {
-        let head = convert::head(&self.handshake);
-        let written = routes::problem(&head, problem, "");
+        let written = routes::problem(&self.handshake, problem, "");
         let status = written.status().as_u16();
         let body = match written.into_body() {
             response::Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -1,6 +1,6 @@
 //! The WebSocket of Responses.
 
-use super::super::socket::{Incoming, SocketFormat, SocketRequest};
+use super::super::socket::{SocketFormat, SocketRequest};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 pub struct ResponsesSocket;
 
 impl SocketFormat for ResponsesSocket {
-    fn read(&self, frame: &str) -> Result<Incoming, Problem> {
+    fn read(&self, frame: &str) -> Result<SocketRequest, Problem> {
         let mut body: Map<String, Value> = serde_json::from_str(frame).map_err(|error| {
             Problem::new(ErrorCode::MalformedJson, format!("the frame is not JSON: {error}"))
         })?;
@@ -17,13 +17,13 @@ impl SocketFormat for ResponsesSocket {
             return Err(Problem::field("/type", "expected \"response.create\""));
         }
         body.insert("stream".into(), true.into());
-        Ok(Incoming::Request(SocketRequest {
+        Ok(SocketRequest {
             id: String::new(),
             method: Method::POST,
             path: "/v1/responses".into(),
             authorization: None,
             body: Value::Object(body).to_string(),
-        }))
+        })
     }
 
     fn begin(&self, _id: &str) -> Option<String> {
@@ -56,9 +56,7 @@ mod tests {
     #[test]
     fn a_frame_creates_a_response_that_streams() {
         let frame = json!({"type": "response.create", "model": "default", "input": "hi"});
-        let Ok(Incoming::Request(read)) = ResponsesSocket.read(&frame.to_string()) else {
-            panic!("no request")
-        };
+        let read = ResponsesSocket.read(&frame.to_string()).expect("a request");
         let body: Value = serde_json::from_str(&read.body).expect("JSON");
         assert_eq!(body, json!({"model": "default", "input": "hi", "stream": true}));
         assert!(ResponsesSocket.read(r#"{"type": "response.cancel"}"#).is_err());

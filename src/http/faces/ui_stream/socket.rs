@@ -1,6 +1,6 @@
 //! The WebSocket transport of the AI SDK. One socket carries several chats.
 
-use super::super::socket::{Incoming, SocketFormat, SocketRequest};
+use super::super::socket::{FrameHead, SocketFormat, SocketRequest};
 use crate::http::disposition::RESERVED;
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -29,9 +29,6 @@ enum Frame {
         #[serde(default)]
         headers: Headers,
     },
-    Abort {
-        request_id: String,
-    },
 }
 
 #[derive(Default, Deserialize)]
@@ -45,7 +42,19 @@ impl SocketFormat for ChatSocket {
         true
     }
 
-    fn read(&self, frame: &str) -> Result<Incoming, Problem> {
+    fn head(&self, frame: &str) -> FrameHead {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Head {
+            r#type: String,
+            request_id: Option<String>,
+            headers: Headers,
+        }
+        let Head { r#type, request_id, headers } = serde_json::from_str(frame).unwrap_or_default();
+        FrameHead { id: request_id, authorization: headers.authorization, is_stop: r#type == "abort" }
+    }
+
+    fn read(&self, frame: &str) -> Result<SocketRequest, Problem> {
         let frame = serde_json::from_str(frame).map_err(|error| {
             Problem::new(ErrorCode::MalformedJson, format!("not a frame of the AI SDK's transport: {error}"))
         })?;
@@ -53,33 +62,22 @@ impl SocketFormat for ChatSocket {
             Frame::Send { request_id, id, messages, headers, mut body } => {
                 body.insert("id".into(), id.into());
                 body.insert("messages".into(), messages);
-                Incoming::Request(SocketRequest {
+                SocketRequest {
                     id: request_id,
                     method: Method::POST,
                     path: "/api/chat".into(),
                     authorization: headers.authorization,
                     body: Value::Object(body).to_string(),
-                })
+                }
             }
-            Frame::Resume { request_id, id, headers } => Incoming::Request(SocketRequest {
+            Frame::Resume { request_id, id, headers } => SocketRequest {
                 id: request_id,
                 method: Method::GET,
                 path: format!("/api/chat/{}/stream", utf8_percent_encode(&id, RESERVED)),
                 authorization: headers.authorization,
                 body: String::new(),
-            }),
-            Frame::Abort { request_id } => Incoming::Stop(request_id),
+            },
         })
-    }
-
-    /// A response without an id would end all requests of the client's transport.
-    fn id_in(&self, frame: &str) -> Option<String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Numbered {
-            request_id: String,
-        }
-        serde_json::from_str(frame).map(|Numbered { request_id }| request_id).ok()
     }
 
     fn begin(&self, id: &str) -> Option<String> {
@@ -115,26 +113,26 @@ mod tests {
             "type": "send", "requestId": "r", "id": "chat", "trigger": "submit-message", "messages": [],
             "headers": {"authorization": "Bearer k"}, "body": {"agent": "other", "id": "overwritten"},
         });
-        let Ok(Incoming::Request(read)) = ChatSocket.read(&send.to_string()) else { panic!("no request") };
+        let head = ChatSocket.head(&send.to_string());
+        assert_eq!((head.id.as_deref(), head.authorization.as_deref()), (Some("r"), Some("Bearer k")));
+        let read = ChatSocket.read(&send.to_string()).expect("a request");
         assert_eq!((read.id.as_str(), read.authorization.as_deref()), ("r", Some("Bearer k")));
         let body: Value = serde_json::from_str(&read.body).expect("JSON");
         assert_eq!(body, json!({"agent": "other", "id": "chat", "messages": []}));
         let resume =
             |id: &str| ChatSocket.read(&json!({"type": "resume", "requestId": "r", "id": id}).to_string());
-        assert!(
-            matches!(resume("chat"), Ok(Incoming::Request(read)) if read.path == "/api/chat/chat/stream")
-        );
-        let hostile = "/api/chat/..%2Fv1%2Ftickets%3F/stream";
-        assert!(matches!(resume("../v1/tickets?"), Ok(Incoming::Request(read)) if read.path == hostile));
-        let abort = json!({"type": "abort", "requestId": "r"});
-        assert_eq!(ChatSocket.read(&abort.to_string()), Ok(Incoming::Stop("r".into())));
+        let path = |id| resume(id).map(|read| read.path);
+        assert_eq!(path("chat"), Ok("/api/chat/chat/stream".to_owned()));
+        assert_eq!(path("../v1/tickets?"), Ok("/api/chat/..%2Fv1%2Ftickets%3F/stream".to_owned()));
+        let abort = ChatSocket.head(&json!({"type": "abort", "requestId": "r"}).to_string());
+        assert_eq!(abort, FrameHead { id: Some("r".into()), authorization: None, is_stop: true });
         assert!(ChatSocket.read("{}").is_err());
         // A refused frame is answered with its id.
         let large = json!({"type": "send", "messages": ["x".repeat(MAX_BODY)], "requestId": "r"}).to_string();
         for (frame, id) in
             [(&*large, Some("r")), (r#"{"requestId": "r"}"#, Some("r")), ("{}", None), ("{", None)]
         {
-            assert_eq!(ChatSocket.id_in(frame).as_deref(), id);
+            assert_eq!(ChatSocket.head(frame).id.as_deref(), id);
         }
     }
 
