@@ -1,6 +1,7 @@
 //! Requests in the protocols of other servers, up to the object of their session.
 
-use crate::stage::{ADMIN, DEV, Request, Stage, get, ids, post, request};
+use crate::signer::Signer;
+use crate::stage::{ADMIN, DEV, NOW, Request, Stage, get, ids, post, request};
 use edge_harness::http::faces::{
     socket::{Incoming, SocketFormat},
     ui_stream::ChatSocket,
@@ -289,6 +290,20 @@ fn the_handshake_of_a_socket_is_authenticated_if_it_has_a_credential() {
     assert!(matches!(stage.send(upgrade("/api/chat").bearer(&key)), Handled::Socket(_)));
     open.pop();
     assert!(matches!(stage.send(upgrade("/api/chat")), Handled::Socket(_)));
+}
+
+#[test]
+fn the_handshake_of_a_socket_names_no_other_user() {
+    let stage = Stage::new();
+    let issuer = "https://id.example";
+    let keys = json!({ "keys": [Signer::Curve(7).jwk("k")] });
+    stage.tenant("acme", json!({ "issuer": issuer, "audience": "app", "jwks": keys }));
+    let claims = json!({ "iss": issuer, "sub": "ann", "aud": "app", "exp": NOW.0 / 1_000 + 3_600 });
+    let token = Signer::Curve(7).token("k", &claims);
+    let upgrade =
+        |user: &str| get(&format!("/api/chat?user={user}")).header("upgrade", "websocket").bearer(&token);
+    assert_eq!(stage.answer(upgrade("bob")).code(), (422, "user_mismatch"));
+    assert!(matches!(stage.send(upgrade("ann")), Handled::Socket(_)));
 }
 
 #[test]

@@ -42,6 +42,16 @@ pub struct SocketRequest {
     pub body: String,
 }
 
+impl SocketRequest {
+    /// Returns the path with the query of the handshake, which counts for each request of the socket.
+    pub fn target(&self, query: Option<&str>) -> String {
+        match query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
+}
+
 /// The frames of a protocol.
 pub trait SocketFormat: Sync {
     /// Reads the head of a frame, without building the rest. A frame that is not valid has what can be read of it.
@@ -138,6 +148,14 @@ mod tests {
         fn failed(&self, _id: Option<&str>, _status: u16, body: &str) -> String {
             body.to_owned()
         }
+    }
+
+    #[test]
+    fn the_query_of_the_handshake_counts_for_each_request() {
+        let (id, body, path) = (String::new(), String::new(), "/api/chat".to_owned());
+        let asked = SocketRequest { id, method: Method::POST, path, authorization: None, body };
+        assert_eq!(asked.target(Some("user=ann&agent=a%26b")), "/api/chat?user=ann&agent=a%26b");
+        assert_eq!(asked.target(None), "/api/chat");
     }
 
     #[test]

@@ -209,7 +209,10 @@ impl Shared {
         if !asked.body.is_empty() {
             init.set_body(&JsValue::from_str(&asked.body));
         }
-        Ok(Request::new_with_str_and_init(&format!("{}{}", self.origin, asked.path), &init)?)
+        Ok(Request::new_with_str_and_init(
+            &format!("{}{}", self.origin, asked.target(self.handshake.uri().query())),
+            &init,
+        )?)
     }
 
     fn refuse(&self, id: Option<&str>, problem: &Problem) {
