@@ -8,7 +8,7 @@ use super::frame::Frame;
 use crate::types::{Cursor, Delta, EventKind, MessageId, Record, Timestamp, TurnEnd, TurnId};
 use bytes::Bytes;
 use futures::channel::oneshot;
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, ops::Range, rc::Rc};
 
 /// Maximum number of WebSockets of a session. With as many streams, each further one is preceded by a ping to all of them,
 /// which reveals the readers that left.
@@ -16,6 +16,9 @@ const MAX_READERS: usize = 100;
 
 /// Maximum number of streams of a session, with those whose readers left.
 const MAX_STREAMS: usize = 200;
+
+/// Maximum size of a delta of a replay, in bytes.
+const MAX_DELTA: usize = 8 << 10;
 
 /// Sent to the reader that makes room for another.
 const TOO_MANY: Bytes =
@@ -249,12 +252,12 @@ impl Hub {
         Some(message.text.is_char_boundary(offset))
     }
 
-    /// Returns the text of the message being streamed that a reader at `cursor` has not received.
-    pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
+    /// Returns the deltas of the message being streamed that a reader at `cursor` has not received.
+    pub fn streamed_after(&self, cursor: Cursor) -> Vec<Frame> {
         let streaming = self.streaming.borrow();
-        let message = streaming.as_ref()?;
+        let Some(message) = streaming.as_ref() else { return Vec::new() };
         let seen = if cursor.seq == message.seq { cursor.offset.unwrap_or(0) } else { 0 };
-        text_after(message.seq, &message.message, &message.turn, &message.text, seen)
+        texts_after(message.seq, &message.message, &message.turn, &message.text, seen)
     }
 
     /// Clears the message being streamed, after a record has taken its sequence number.
@@ -271,12 +274,27 @@ impl Hub {
 }
 
 /// Returns the delta from byte `seen` to the end of a message's text, or `None` if it is empty.
-pub(super) fn text_after(seq: u64, id: &MessageId, turn: &TurnId, text: &str, seen: u64) -> Option<Frame> {
-    let seen = usize::try_from(seen).unwrap_or(usize::MAX);
-    let rest = text.get(seen..).unwrap_or_default();
-    if rest.is_empty() {
-        return None;
+fn text_after(seq: u64, id: &MessageId, turn: &TurnId, text: &str, seen: u64) -> Option<Frame> {
+    let rest = text.get(usize::try_from(seen).ok()?..)?;
+    (!rest.is_empty()).then(|| piece(seq, id, turn, text, text.len() - rest.len()..text.len()))
+}
+
+/// Returns the deltas from byte `seen` to the end of a message's text. Each has at most [`MAX_DELTA`] bytes, so that a replay
+/// can wait for its reader in between.
+pub(super) fn texts_after(seq: u64, id: &MessageId, turn: &TurnId, text: &str, seen: u64) -> Vec<Frame> {
+    let mut start = usize::try_from(seen).unwrap_or(usize::MAX);
+    let mut frames = Vec::new();
+    while start < text.len() && text.is_char_boundary(start) {
+        let end = text.floor_char_boundary(start + MAX_DELTA);
+        frames.push(piece(seq, id, turn, text, start..end));
+        start = end;
     }
-    let delta = Delta::Text { id: id.to_owned(), delta: rest.to_owned() };
-    Some(Frame::delta(delta, turn, Some(Cursor { seq, offset: Some(text.len() as u64) })))
+    frames
+}
+
+/// Returns the delta of a range of a message's text.
+fn piece(seq: u64, id: &MessageId, turn: &TurnId, text: &str, range: Range<usize>) -> Frame {
+    let cursor = Cursor { seq, offset: Some(range.end as u64) };
+    let delta = Delta::Text { id: id.to_owned(), delta: text[range].to_owned() };
+    Frame::delta(delta, turn, Some(cursor))
 }

@@ -3,7 +3,7 @@
 //! Every byte of a message's text is delivered exactly once as a delta, before the record that completes the
 //! message, whether the reader is connected or reconnects later. A client may render from deltas alone.
 
-use super::{Session, decode, frame::Frame, hub::text_after, reply};
+use super::{Session, decode, frame::Frame, hub::texts_after, reply};
 use crate::ports::{
     StoreError,
     session_store::{Page, Select},
@@ -60,7 +60,7 @@ impl Session {
                 let parsed: Record = decode(&record.json)?;
                 if let EventKind::MessageCompleted { message } = &parsed.kind {
                     let turn = record.turn.clone().unwrap_or_else(TurnId::none);
-                    frames.extend(text_after(record.seq, &message.id, &turn, &message.text(), seen));
+                    frames.extend(texts_after(record.seq, &message.id, &turn, &message.text(), seen));
                 }
             }
             frames.push(Frame::record(reply::whole(self.store().as_ref(), record)?));

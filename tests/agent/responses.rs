@@ -247,6 +247,26 @@ fn a_stream_is_numbered_the_same_when_it_is_read_again() {
 }
 
 #[test]
+fn a_long_stream_is_read_again_as_fast_as_its_reader_reads() {
+    let text = "many words ".repeat(50_000);
+    let said = text.clone();
+    let (stage, _) = Stage::scripted(move |_: &ModelRequest| says(&said), |builder| builder);
+    let response = create(&stage, json!({"input": "hi"}));
+    let id = response["id"].as_str().unwrap();
+    let again = |query: &str| {
+        let response = send(&stage, &format!("GET /v1/responses/{id}"), query, &json!({})).unwrap();
+        read_all(&stage, stream(response))
+    };
+    let whole = again("stream=true");
+    check(&whole);
+    let deltas =
+        |events: &[Value]| -> String { events.iter().filter_map(|event| event["delta"].as_str()).collect() };
+    assert_eq!(deltas(&whole), text);
+    let number = 60_000;
+    assert_eq!(again(&format!("stream=true&starting_after={number}")), whole[number + 1..]);
+}
+
+#[test]
 fn the_next_response_continues_the_conversation() {
     let (stage, models) = Stage::scripted(|_| says("Hello"), |builder| builder);
     let first = create(&stage, json!({"input": "one"}));

@@ -98,10 +98,35 @@ pub(super) fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Fee
     Ok(())
 }
 
+/// How far frames were sent.
+enum Sent {
+    All,
+    /// The reader has too many unread bytes.
+    Paused,
+    /// No frame may follow.
+    Ended,
+}
+
 impl Feed {
     /// Creates a feed of all events.
     pub(super) fn from_start(listener: Listener) -> Self {
         Self { listener, cursor: Cursor::default(), left: usize::MAX, live: true }
+    }
+
+    /// Sends frames until the reader has too many unread bytes, and moves the cursor after each.
+    fn send_all(&mut self, frames: &[Frame]) -> Sent {
+        for frame in frames {
+            // Another protocol may write much more than the frame has.
+            if self.listener.backlog() > HIGH_WATER {
+                return Sent::Paused;
+            }
+            if !self.send(frame) {
+                return Sent::Ended;
+            }
+            self.left -= usize::from(!self.live);
+            self.cursor = frame.cursor.unwrap_or(self.cursor);
+        }
+        Sent::All
     }
 
     /// Sends pages until the log ends or the reader has too many unread bytes. Returns whether the replay is
@@ -117,11 +142,10 @@ impl Feed {
             let turn = self.listener.interest().turn.clone();
             let limit = self.left.min(PAGE_RECORDS);
             let (frames, next) = session.replay(self.cursor, turn.as_ref(), self.live, limit)?;
-            for frame in &frames {
-                if !self.send(frame) {
-                    return Ok(true);
-                }
-                self.left -= usize::from(!self.live);
+            match self.send_all(&frames) {
+                Sent::Paused => return Ok(false),
+                Sent::Ended => return Ok(true),
+                Sent::All => {}
             }
             match next {
                 Some(next) => self.cursor = next,
@@ -131,19 +155,17 @@ impl Feed {
         }
     }
 
-    /// Makes the reader a listener of the hub. There is no await since the last read, so no event is missed
-    /// or sent twice.
-    fn go_live(&self, session: &Session) -> bool {
-        if let Some(frame) = session.hub().streamed_after(self.cursor) {
-            let wanted = self
-                .listener
-                .interest()
-                .turn
-                .as_deref()
-                .is_none_or(|turn| frame.turn.as_deref() == Some(turn));
-            if wanted {
-                self.send(&frame);
-            }
+    /// Makes the reader a listener of the hub, unless it has too many unread bytes. There is no await since the last read, so
+    /// no event is missed or sent twice. Returns whether the replay is complete.
+    fn go_live(&mut self, session: &Session) -> bool {
+        let mut frames = session.hub().streamed_after(self.cursor);
+        if let Some(turn) = &self.listener.interest().turn {
+            frames.retain(|frame| frame.turn.as_ref() == Some(turn));
+        }
+        match self.send_all(&frames) {
+            Sent::Paused => return false,
+            Sent::Ended => return true,
+            Sent::All => {}
         }
         let idle = session.state().status() == SessionStatus::Idle;
         if !(idle && self.listener.interest().until_idle) {
