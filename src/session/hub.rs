@@ -1,5 +1,6 @@
 //! The live listeners of a session, and the message being streamed to them.
 
+mod backlogs;
 mod listener;
 
 pub use listener::{ByteReceiver, Interest, Interrupted, Listener, Projection};

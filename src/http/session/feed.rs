@@ -133,7 +133,7 @@ impl Feed {
     /// complete: the reader is a listener now, or its stream has ended.
     fn fill(&mut self, session: &Session) -> Result<bool, StoreError> {
         loop {
-            if self.listener.is_closed() || self.left == 0 {
+            if self.listener.is_closed() || self.listener.is_dropped() || self.left == 0 {
                 return Ok(true);
             }
             if self.listener.backlog() > HIGH_WATER {

@@ -1,5 +1,6 @@
 //! The writing end of one reader's stream.
 
+use super::backlogs::{self, Backlog, LARGE, Queue};
 use crate::session::frame::{Event, Frame};
 use crate::types::{Principal, TurnId};
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use std::{
 use thiserror::Error;
 
 /// Maximum number of bytes waiting for one reader. A slower reader is dropped; it can reconnect with the last
-/// id that it received.
+/// id that it received. All readers together have a limit, too; see [`backlogs`].
 const MAX_BACKLOG: usize = 16 << 20;
 
 /// Sent to a reader before it is dropped.
@@ -84,7 +85,7 @@ pub struct Listener {
     interest: Interest,
     caller: Rc<RefCell<Rc<Principal>>>,
     sender: mpsc::UnboundedSender<Bytes>,
-    backlog: Rc<Cell<usize>>,
+    backlog: Rc<Backlog>,
     is_interrupted: Rc<Cell<bool>>,
     /// The protocol of the stream; `None` for the native one.
     projection: Option<Rc<RefCell<Box<dyn Projection>>>>,
@@ -113,10 +114,12 @@ fn joined(first: Bytes, receiver: &mut mpsc::UnboundedReceiver<Bytes>) -> Bytes 
 impl Listener {
     /// Creates a listener of this caller, and its stream.
     pub fn new(interest: Interest, caller: &Principal) -> (Self, ByteReceiver) {
-        let (sender, mut receiver) = mpsc::unbounded::<Bytes>();
-        let backlog = Rc::new(Cell::new(0_usize));
-        let waiting = Rc::clone(&backlog);
+        let (sender, receiver) = mpsc::unbounded::<Bytes>();
+        let queue: Rc<Queue> = Rc::new(RefCell::new(receiver));
+        let backlog = Rc::new(Backlog { bytes: Rc::default(), queue: Rc::downgrade(&queue) });
+        let waiting = Rc::clone(&backlog.bytes);
         let stream = stream::poll_fn(move |task| {
+            let mut receiver = queue.borrow_mut();
             receiver.poll_next_unpin(task).map(|first| {
                 let bytes = joined(first?, &mut receiver);
                 waiting.set(waiting.get().saturating_sub(bytes.len()));
@@ -167,9 +170,12 @@ impl Listener {
 
     /// Sends bytes. Returns `false` if the reader left or is too far behind.
     pub fn send(&self, bytes: Bytes) -> bool {
-        let backlog = self.backlog.get() + bytes.len();
-        self.backlog.set(backlog);
-        if backlog > MAX_BACKLOG {
+        let unread = &self.backlog.bytes;
+        unread.set(unread.get().saturating_add(bytes.len()));
+        if unread.get() > LARGE {
+            backlogs::count(&self.backlog);
+        }
+        if unread.get() > MAX_BACKLOG {
             // The reader may have left, which has the same effect.
             let _ = self.sender.unbounded_send(TOO_SLOW);
             return false;
@@ -179,7 +185,12 @@ impl Listener {
 
     /// Returns the number of bytes that were sent and not yet read.
     pub fn backlog(&self) -> usize {
-        self.backlog.get()
+        self.backlog.bytes.get()
+    }
+
+    /// Returns whether the reader has lost what it had not read, so that the others have room. Sends it the reason.
+    pub fn is_dropped(&self) -> bool {
+        self.backlog.is_dropped() && !self.send(Bytes::new())
     }
 
     /// Returns whether the reader left.
@@ -235,5 +246,33 @@ impl Listener {
             }
             Some(_) => self.write(frame),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    fn read(stream: &mut ByteReceiver) -> Option<Bytes> {
+        stream.next().now_or_never().flatten().and_then(Result::ok)
+    }
+
+    #[test]
+    fn readers_that_are_behind_share_a_limit_and_the_slowest_is_dropped() {
+        let caller = Principal::new("t", crate::types::Scopes::all());
+        let mut readers: Vec<_> = (0..4).map(|_| Listener::new(Interest::default(), &caller)).collect();
+        let megabytes = |count: usize| Bytes::from(vec![b'x'; count << 20]);
+        assert!(readers[0].0.send(megabytes(9)) && readers[1].0.send(megabytes(8)));
+        // A reader that has read everything, and one that has left, hold nothing.
+        assert!(readers[2].0.send(megabytes(7)));
+        assert_eq!(read(&mut readers[2].1).map(|bytes| bytes.len()), Some(7 << 20));
+        assert!(readers[3].0.send(megabytes(7)));
+        readers.pop();
+        assert!(readers[2].0.send(megabytes(7)));
+        assert!(readers[2].0.send(megabytes(1)), "only the slowest reader is dropped");
+        assert!(!readers[0].0.send(PING) && readers[1].0.send(PING));
+        assert_eq!(read(&mut readers[0].1), Some(TOO_SLOW));
+        assert_eq!(read(&mut readers[1].1).map(|bytes| bytes.len()), Some((8 << 20) + PING.len()));
     }
 }
