@@ -70,7 +70,7 @@ impl Session {
         Ok(None)
     }
 
-    fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {
+    pub(super) fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {
         let mut record = decode(&stored.json)?;
         reply::resolve(self.store.as_ref(), &mut record)?;
         Ok(record)

@@ -3,13 +3,13 @@
 use super::{Session, fold, reply};
 use crate::ports::{
     StoreError,
-    session_store::{PAGE_BYTES, Select},
+    session_store::{PAGE_BYTES, Records, Select},
 };
 use crate::types::message::json_weight;
 use crate::types::{
-    AgentId, AgentVersion, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionId,
-    SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError,
-    TurnId, TurnPhase, TurnStatus, Usage, UserId,
+    AgentId, AgentVersion, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, Role,
+    SessionId, SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd,
+    TurnError, TurnId, TurnPhase, TurnStatus, Usage, UserId,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -249,6 +249,47 @@ impl Session {
             end = record.seq;
         }
         Ok((messages, None))
+    }
+
+    /// Returns the newest messages of the conversation, oldest first: at most `limit`, and no further ones once their records
+    /// exceed `bytes`. They begin with a message of the user, and lack what the agent has done in `turn`.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn newest_messages(
+        &self,
+        turn: &TurnId,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Rc<Message>>, StoreError> {
+        let select = Select { kinds: fold::MESSAGE_KINDS, newest_first: true, ..Select::default() };
+        let (mut records, mut size, mut count) = (Vec::new(), 0, 0);
+        for stored in Records::new(self.store().as_ref(), select) {
+            let stored = stored?;
+            let record = self.parsed(&stored)?;
+            let is_of_user = matches!(
+                &record.kind,
+                EventKind::TurnStarted { message } | EventKind::MessageCompleted { message }
+                    if message.role == Role::User
+            );
+            if record.turn.as_ref() == Some(turn) && !is_of_user {
+                continue;
+            }
+            size += stored.json.len();
+            // A call is part of the message before it.
+            count += usize::from(stored.kind != "tool.started");
+            if size > bytes || count > limit {
+                break;
+            }
+            records.push(record);
+        }
+        let mut messages = Vec::new();
+        records.iter().rev().for_each(|record| {
+            fold::fold(&mut messages, record);
+        });
+        let start = messages.iter().position(|message: &Rc<Message>| message.role == Role::User);
+        messages.drain(..start.unwrap_or(messages.len()));
+        Ok(messages)
     }
 
     /// Returns how a turn ended; `None` while it runs or if there is no such turn.

@@ -193,6 +193,36 @@ fn a_client_that_returns_follows_the_run_from_its_start() {
 }
 
 #[test]
+fn the_messages_of_a_snapshot_are_the_newest_and_bounded() {
+    let stage = Stage::demo();
+    let long = "x".repeat(900_000);
+    for text in ["/say first", &format!("/say a\n{long}"), "/tool echo {\"text\": \"b\"}"] {
+        run(&stage, &json!({"messages": [user(text)]}));
+    }
+    let snapshot = || {
+        let body = json!({"threadId": "s", "runId": "r", "messages": [user("/slow 20 9")]});
+        drop(stream(send(&stage, "POST /ag-ui", &body).unwrap()));
+        let events = run(&stage, &json!({}));
+        assert_eq!(events[1]["type"], json!("MESSAGES_SNAPSHOT"));
+        events[1]["messages"].as_array().unwrap().clone()
+    };
+    let roles = |messages: &[Value]| messages.iter().map(|m| m["role"].clone()).collect::<Vec<_>>();
+    let first = snapshot();
+    assert_eq!(
+        roles(&first),
+        ["user", "assistant", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
+    );
+    for _ in 0..4 {
+        run(&stage, &json!({"messages": [user(&format!("/say a\n{long}"))]}));
+    }
+    let bounded = snapshot();
+    assert!(json!(bounded).to_string().len() < 4 << 20);
+    assert_eq!(bounded[0]["content"], json!("/tool echo {\"text\": \"b\"}"));
+    assert_eq!(roles(&bounded).last(), Some(&json!("user")));
+    assert_eq!(bounded.iter().filter(|m| m["content"].as_str().unwrap().len() > 900_000).count(), 4);
+}
+
+#[test]
 fn failures_and_cancellations_end_the_run() {
     let refuse = |_: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Auth, "no key"))];
     let (stage, _) = Stage::scripted(refuse, |builder| builder);

@@ -27,10 +27,15 @@ use futures::{
     future::{LocalBoxFuture, ready},
 };
 use serde_json::{Value, json};
-use std::rc::{Rc, Weak};
+use std::{
+    cell::Cell,
+    rc::{Rc, Weak},
+};
 
 /// Most messages of a snapshot.
 const MAX_SNAPSHOT: usize = 200;
+/// Maximum size of the records of these messages, in bytes.
+const MAX_SNAPSHOT_BYTES: usize = 4 << 20;
 
 /// The face.
 pub static FACE: Face = Face { target, problem: response::problem };
@@ -47,7 +52,7 @@ struct Run {
     run: String,
     host: Weak<SessionHost>,
     /// The messages before the turn, for a client that follows the run from its start.
-    snapshot: Option<Value>,
+    snapshot: Cell<Option<Value>>,
 }
 
 impl Run {
@@ -69,7 +74,7 @@ impl TurnFormat for Run {
     }
 
     fn replay(&self, _turn: &TurnId, waits: u32) -> Box<dyn Projection> {
-        self.writer(waits, self.snapshot.clone())
+        self.writer(waits, self.snapshot.take())
     }
 
     fn respond<'a>(
@@ -93,7 +98,7 @@ pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
         thread: input.thread_id.clone(),
         run: input.run_id.clone(),
         host: Rc::downgrade(call.host),
-        snapshot: None,
+        snapshot: Cell::default(),
     };
     let Asked { transcript, new, message } = input.read(call.principal.user.is_none(), &pending)?;
     if let Some(new) = new {
@@ -108,23 +113,14 @@ pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
         let detail = "expected a message of the user, a result of a tool, or an entry in `resume`";
         return Err(Problem::field("/messages", detail));
     };
-    let run = Run { snapshot: Some(messages_before(session, &turn)?), ..run };
+    let run = Run { snapshot: Some(messages_before(session, &turn)?).into(), ..run };
     TurnSubscription::current(call, session, &turn, Rc::new(run))?.respond(session).await
 }
 
 /// Returns the newest messages of the conversation up to the message that started the turn.
 fn messages_before(session: &Session, turn: &TurnId) -> Result<Value, Problem> {
-    let mut messages = Vec::new();
-    let mut after = Some(0);
-    while let Some(from) = after {
-        let (page, next) = session.conversation(from, MAX_SNAPSHOT)?;
-        messages.extend(page);
-        let surplus = messages.len().saturating_sub(MAX_SNAPSHOT);
-        messages.drain(..surplus);
-        after = next;
-    }
-    let before = messages.iter().filter(|message| message.turn != *turn || message.role == Role::User);
-    let shown = before.map(|message| match message.role {
+    let messages = session.newest_messages(turn, MAX_SNAPSHOT, MAX_SNAPSHOT_BYTES)?;
+    let shown = messages.into_iter().map(|message| match message.role {
         Role::User => json!({"id": message.id, "role": "user", "content": message.prompt_text()}),
         Role::Assistant => {
             let calls: Vec<_> = message
