@@ -47,7 +47,7 @@ pub use memory::MemoryIndex;
 pub use memory_spaces::MemorySpaces;
 pub use model::{Model, Models};
 pub use moves::Moves;
-pub use peers::{PeerRequest, Peers};
+pub use peers::{PeerRequest, PeerResponse, Peers};
 pub use public_url::PublicUrl;
 pub use reader::{ReaderRequest, SessionReader, SessionResponse};
 pub use secret_store::SecretStore;

@@ -6,10 +6,9 @@ use crate::{
     sched::SimClock,
 };
 use async_trait::async_trait;
-use bytes::Bytes;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::platform::in_memory::InMemoryCredentials;
-use edge_harness::ports::{PeerError, PeerRequest, Peers, SessionEraser, Spawner};
+use edge_harness::ports::{PeerError, PeerRequest, PeerResponse, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, SessionPermissions, Snapshot,
@@ -327,7 +326,7 @@ impl Peers for NodePorts {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.child_status(status).await).await
     }
 
-    async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<(u16, Bytes), PeerError> {
+    async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<PeerResponse, PeerError> {
         Err(PeerError("clients decide on the calls of a child in its own session here".into()))
     }
 }

@@ -22,6 +22,17 @@ pub struct PeerRequest {
     pub body: String,
 }
 
+/// The response to a [`PeerRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerResponse {
+    /// The status.
+    pub status: u16,
+    /// The header `retry-after`, in seconds.
+    pub retry_after_s: Option<u32>,
+    /// The body.
+    pub body: Bytes,
+}
+
 /// The other sessions.
 ///
 /// ```
@@ -83,5 +94,5 @@ pub trait Peers: SessionEraser {
     ///
     /// # Errors
     /// When the session cannot be reached. A problem of the request is a response.
-    async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<(u16, Bytes), PeerError>;
+    async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<PeerResponse, PeerError>;
 }

@@ -20,6 +20,13 @@ pub enum TimedLimit {
     CostUsdPerDay,
 }
 
+impl TimedLimit {
+    /// Returns whether the limit is one of a UTC day.
+    pub fn is_daily(self) -> bool {
+        matches!(self, Self::TurnsPerDay | Self::TokensPerDay | Self::CostUsdPerDay)
+    }
+}
+
 impl fmt::Display for TimedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

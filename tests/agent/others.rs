@@ -2,14 +2,13 @@
 
 use crate::stage::Stage;
 use async_trait::async_trait;
-use bytes::Bytes;
 use edge_harness::agent::SessionHost;
 use edge_harness::http::{
     Body, Request, response,
     session::{self, call::SessionRequest},
 };
 use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
-use edge_harness::ports::{Clock, PeerError, PeerRequest, Peers, SessionEraser};
+use edge_harness::ports::{Clock, PeerError, PeerRequest, PeerResponse, Peers, SessionEraser};
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Problem, SessionId, Snapshot, TenantId,
 };
@@ -121,7 +120,7 @@ impl Peers for Others {
         }
     }
 
-    async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<(u16, Bytes), PeerError> {
+    async fn post(&self, session: &SessionId, request: PeerRequest) -> Result<PeerResponse, PeerError> {
         self.travel().await;
         let (host, PeerRequest { principal, id, path, body }) = (self.reach(session)?, request);
         let mut own = Request::new(body.into());
@@ -132,8 +131,10 @@ impl Peers for Others {
         let response = session::respond(&host, &asked).await;
         let response = response.unwrap_or_else(|problem| response::problem(&problem, "req_1"));
         let status = response.status().as_u16();
+        let retry_after_s =
+            response.headers().get("retry-after").map(|s| s.to_str().unwrap().parse().unwrap());
         match response.into_body() {
-            Body::Bytes(bytes) => Ok((status, bytes)),
+            Body::Bytes(body) => Ok(PeerResponse { status, retry_after_s, body }),
             _ => panic!("no body"),
         }
     }

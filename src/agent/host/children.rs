@@ -7,7 +7,7 @@ use super::{
     delegation::{Delegation, Waiter, suspension_of},
     resolved::{ResolvedCalls, Settled},
 };
-use crate::ports::{PeerError, PeerRequest, StoreError, within};
+use crate::ports::{PeerError, PeerRequest, PeerResponse, StoreError, within};
 use crate::session::{
     Session,
     kernel::{Input, SessionKernel},
@@ -20,7 +20,6 @@ use crate::types::{
     ToolOutcome, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
-use bytes::Bytes;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -201,8 +200,7 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Sends what a caller says to call `call_id` of a child. Returns the status and the body of the child's response;
-    /// `None` if no call of the current turn waits for such a child.
+    /// Sends what a caller says to call `call_id` of a child. Returns the child's response; `None` if no call of the current turn waits for such a child.
     ///
     /// # Errors
     /// A failed store, and `unavailable` if the child cannot be reached.
@@ -212,24 +210,24 @@ impl SessionHost {
         child: &SessionId,
         call_id: &CallId,
         request: PeerRequest,
-    ) -> Result<Option<(u16, Bytes)>, Problem> {
+    ) -> Result<Option<PeerResponse>, Problem> {
         if suspension_of(session, child)?.is_none() {
             return Ok(None);
         }
         let posted = self.ports.peers.post(child, request);
         let posted = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, posted).await;
         let posted = posted.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
-        let (status, body) = posted
+        let response = posted
             .map_err(|error| Problem::unavailable("the subagent cannot be reached; try again", error))?;
         // The child reports the same. Without waiting for that, the caller sees at once what the turn still waits for.
-        if (200..300).contains(&status)
+        if (200..300).contains(&response.status)
             && let Some(suspension) = suspension_of(session, child)?
             && let Some(wait) = suspension.child()
         {
             let left = wait.pending.iter().filter(|own| own.call_id != *call_id).cloned().collect();
             self.store_pending(session, suspension, left, None)?;
         }
-        Ok(Some((status, body)))
+        Ok(Some(response))
     }
 
     /// Cancels the children of the current turn before an abort, and returns the statuses that arrive in

@@ -3,9 +3,12 @@
 
 use crate::http::disposition::RESERVED;
 use crate::http::session::call::Call;
-use crate::ports::PeerRequest;
+use crate::ports::{PeerRequest, PeerResponse};
 use crate::session::Session;
-use crate::types::{ErrorCode, FieldError, Pending, Problem, SessionId, WaitKind};
+use crate::types::{
+    ErrorCode, FieldError, Pending, Problem, Reached, SessionId, StorageQuota, TimedLimit, Timestamp,
+    WaitKind,
+};
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::Value;
@@ -67,31 +70,53 @@ impl<'a> ChildCall<'a> {
         };
         match call.host.post_to_child(session, &self.child, &self.call.into(), request).await? {
             None => Ok(false),
-            Some((200..300, _)) => Ok(true),
-            Some((_, body)) => Err(problem_of(&body)),
+            Some(PeerResponse { status: 200..300, .. }) => Ok(true),
+            Some(response) => Err(problem_of(&response)),
         }
     }
 }
 
 /// Reads the problem that the session of a subagent has responded with.
-fn problem_of(body: &[u8]) -> Problem {
+fn problem_of(response: &PeerResponse) -> Problem {
     #[derive(Deserialize)]
     struct Written {
         code: ErrorCode,
         detail: String,
         #[serde(default)]
         errors: Vec<FieldError>,
+        #[serde(flatten)]
+        limit: Option<Limit>,
     }
-    match serde_json::from_slice(body) {
-        Ok(Written { code, detail, errors }) => Problem { errors, ..Problem::new(code, detail) },
-        Err(error) => Problem::internal(format!("the response of a subagent's session: {error}")),
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Limit {
+        Timed { limit: TimedLimit, resets_at: Timestamp },
+        Stored { limit: StorageQuota },
+    }
+    let Written { code, detail, errors, limit } = match serde_json::from_slice(&response.body) {
+        Ok(written) => written,
+        Err(error) => {
+            return Problem::internal(format!("the response of a subagent's session: {error}"));
+        }
+    };
+    let problem = Problem { errors, retry_after_s: response.retry_after_s, ..Problem::new(code, detail) };
+    match limit {
+        None => problem,
+        Some(Limit::Stored { limit }) => Problem { quota: Some(limit), ..problem },
+        Some(Limit::Timed { limit, resets_at }) => {
+            // Running turns hold the rest of a daily limit if a retry may succeed before it resets.
+            let held = code == ErrorCode::RateLimited && limit.is_daily();
+            Problem { reached: Some(Box::new(Reached { limit, resets_at, held })), ..problem }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use pretty_assertions::assert_eq;
+    use std::time::Duration;
 
     #[test]
     fn ids_of_subagents_calls_are_read_as_they_are_written() {
@@ -102,8 +127,25 @@ mod tests {
 
     #[test]
     fn a_problem_is_read_as_it_is_written() {
-        let problem = Problem::field("/answer", "not an option");
-        assert_eq!(problem_of(problem.to_json("req_1").as_bytes()), problem);
-        assert_eq!(problem_of(b"?").code, ErrorCode::Internal);
+        let now = Timestamp(1_795_176_000_000);
+        let over = |limit, held| {
+            let resets_at = now + Duration::from_secs(90);
+            Problem::over_limit(Reached { limit, resets_at, held }, now)
+        };
+        for problem in [
+            Problem::field("/answer", "not an option"),
+            Problem::rate_limited("too many", now + Duration::from_secs(5), now),
+            Problem::over_quota(StorageQuota::Sessions),
+            over(TimedLimit::ConcurrentTurns, false),
+            over(TimedLimit::CostUsdPerDay, true),
+            over(TimedLimit::TokensPerDay, false),
+        ] {
+            let (status, retry_after_s) = (problem.code.status(), problem.retry_after_s);
+            let body = problem.to_json("req_1").into();
+            assert_eq!(problem_of(&PeerResponse { status, retry_after_s, body }), problem);
+        }
+        let body = Bytes::from_static(b"?");
+        let malformed = problem_of(&PeerResponse { status: 500, retry_after_s: None, body });
+        assert_eq!(malformed.code, ErrorCode::Internal);
     }
 }

@@ -21,13 +21,12 @@ use crate::http::{
     upgrade::Upgrade,
 };
 use crate::platform::sql::SqlSessionStore;
-use crate::ports::{Log, PeerError, PeerRequest, Peers, SessionEraser};
+use crate::ports::{Log, PeerError, PeerRequest, PeerResponse, Peers, SessionEraser};
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Imported, Principal, Problem, RequestId, SessionId,
     Snapshot, TenantId,
 };
 use async_trait::async_trait;
-use bytes::Bytes;
 use js_sys::Uint8Array;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -388,14 +387,19 @@ impl Peers for Objects {
         &self,
         session: &SessionId,
         request: PeerRequest,
-    ) -> std::result::Result<(u16, Bytes), PeerError> {
+    ) -> std::result::Result<PeerResponse, PeerError> {
         let PeerRequest { principal, id, path, body } = request;
         let target = format!("/v1/sessions/{session}{path}");
         let headers = [("content-type", "application/json"), ("prefer", "respond-async")];
         let posted = async {
             let response = self.forward(&principal, session, id, &target, &headers, Some(body)).await?;
             let mut response = Response::from(response);
-            Ok::<_, worker::Error>((response.status_code(), response.bytes().await?.into()))
+            let retry_after = response.headers().get("retry-after")?;
+            Ok::<_, worker::Error>(PeerResponse {
+                status: response.status_code(),
+                retry_after_s: retry_after.and_then(|seconds| seconds.parse().ok()),
+                body: response.bytes().await?.into(),
+            })
         };
         posted.await.map_err(|error| PeerError(error.to_string()))
     }

@@ -1,7 +1,7 @@
 //! The network as scripted by a test.
 
 use crate::ports::{
-    Http, HttpError, HttpRequest, HttpResponse, PeerError, PeerRequest, Peers, SessionEraser,
+    Http, HttpError, HttpRequest, HttpResponse, PeerError, PeerRequest, PeerResponse, Peers, SessionEraser,
 };
 use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
 use async_trait::async_trait;
@@ -73,7 +73,7 @@ impl Peers for NoPeers {
         Ok(Acknowledgement::NotWanted)
     }
 
-    async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<(u16, Bytes), PeerError> {
+    async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<PeerResponse, PeerError> {
         Err(PeerError("there are no other sessions here".into()))
     }
 }
