@@ -4641,7 +4641,7 @@ export interface components {
             cost_usd?: number;
             /** @description The model, as `provider/model`. */
             model: string;
-            /** @description What the call was for: `compaction`, `observation`, `judge`, or `memory_flush`. */
+            /** @description What the call was for: `compaction`, `observation`, `judge`, `memory_flush`, or the name of a tool. */
             purpose: string;
             /** @description Sequence number within the session: contiguous from 1, never reused. */
             seq: number;
