@@ -6,6 +6,7 @@
 
 mod address;
 mod agents;
+pub mod anonymous_sockets;
 mod api_key;
 mod audit;
 pub mod auth;

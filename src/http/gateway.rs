@@ -1,9 +1,9 @@
 //! The gateway's configuration and ports, and the contexts of its handlers.
 
+use super::anonymous_sockets::AnonymousSockets;
 use super::auth_cache::AuthCache;
 use super::credentials::DirectoryCredentials;
 use super::crypto::Cipher;
-use super::face_sockets::AnonymousSockets;
 use super::forwarded::ForwardedMessages;
 use super::pattern::Params;
 use super::readiness::Readiness;

@@ -4,7 +4,7 @@ use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::agent::settings::SkillSettings;
-use edge_harness::http::face_sockets::AnonymousSockets;
+use edge_harness::http::anonymous_sockets::AnonymousSockets;
 use edge_harness::http::{
     AuthCache, Body, Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace,
     Refusals, RequestBlocks, Response, TenantSecrets, handle,

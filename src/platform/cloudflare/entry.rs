@@ -6,7 +6,7 @@ use super::{
     runtime::ConsoleLog,
     setup,
 };
-use crate::http::face_sockets::AnonymousSockets;
+use crate::http::anonymous_sockets::AnonymousSockets;
 use crate::http::{
     Forward, ForwardedMessages, Gateway, GatewayConfig, Handled, Readiness, RefusalPace, Refusals,
     Request as HttpRequest, RequestBlocks, erasure, handle, idempotency, moves, over_limit, request, routes,

@@ -2,8 +2,9 @@
 //! sessions.
 
 use super::{body::BodyStream, convert, runtime::ConsoleLog};
+use crate::http::anonymous_sockets::{AnonymousSocket, MAX_ANONYMITY};
 use crate::http::body_budget::BodyPermit;
-use crate::http::face_sockets::{self, AnonymousSocket, FaceSocket, MAX_ANONYMITY};
+use crate::http::face_sockets::{self, FaceSocket};
 use crate::http::faces::socket::{FrameHead, Frames, Incoming, MAX_REQUESTS, SocketFormat, SocketRequest};
 use crate::http::{Gateway, Request as HttpRequest, RequestExt, response, routes};
 use crate::ports::{Log, http::HttpError};
