@@ -3224,7 +3224,7 @@ export interface components {
             kind: components["schemas"]["WaitKind"];
             /** @description The tool. */
             name: string;
-            /** @description The payload for the person or client that answers: the question, the plan, or the arguments. */
+            /** @description The payload for the person or client that answers: the question, the plan, the URL to open, or the arguments. */
             payload?: unknown;
             /** @description Its turn. */
             turn: string;
@@ -4739,7 +4739,7 @@ export interface components {
             window: components["schemas"]["ShownWindow"];
         };
         /** @description What a call waits for, as clients see it. */
-        WaitKind: "approval" | "question" | "plan" | "external" | "subagent";
+        WaitKind: "approval" | "question" | "plan" | "external" | "subagent" | "auth";
         /** @description How much of the model's context window the last request and its response took, in tokens. */
         WindowUse: {
             /** @description Tokens of the whole window. */
