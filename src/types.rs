@@ -5,6 +5,7 @@ pub mod audit;
 pub mod background;
 pub mod budget;
 pub mod call;
+pub mod call_usage;
 pub mod context;
 pub mod delta;
 pub mod error;
@@ -48,6 +49,7 @@ pub use audit::{Actor, AuditAction, AuditEntry, AuditQuery};
 pub use background::{BackgroundTask, BackgroundTasks, Promoted};
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
+pub use call_usage::CallUsage;
 pub use context::{CompactReason, Cut, Gauge, WindowUse};
 pub use delta::{Cursor, Delta};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
@@ -60,8 +62,8 @@ pub use media::{LeftOut, Media, MediaKind, RequestMedia};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
 pub use model::{
-    CallUsage, FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest,
-    ModelResponse, Price, Usage,
+    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
+    Usage,
 };
 pub use model_list::ModelList;
 pub use observed::{Chunk, Trigger};

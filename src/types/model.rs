@@ -1,6 +1,6 @@
 //! Provider-neutral requests, responses, and errors of models.
 
-use super::{EventKind, Message, Part, RequestMedia, Thinking, ToolSpec, WindowUse};
+use super::{Message, Part, RequestMedia, Thinking, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{ops::AddAssign, rc::Rc};
@@ -162,25 +162,6 @@ impl AddAssign for Usage {
         self.reasoning_tokens += other.reasoning_tokens;
         self.total_tokens += other.total_tokens;
         self.window = other.window.or(self.window);
-    }
-}
-
-/// What a call of a model outside of the steps of a turn consumed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallUsage {
-    /// The model, as `provider/model`.
-    pub model: String,
-    /// Tokens of the call.
-    pub usage: Usage,
-    /// Cost in US dollars, if the model has a price.
-    pub cost_usd: Option<f64>,
-}
-
-impl CallUsage {
-    /// Returns the record of the call, which counts as usage of the tenant.
-    pub fn event(self, purpose: &str) -> EventKind {
-        let Self { model, usage, cost_usd } = self;
-        EventKind::UsageOther { purpose: purpose.to_owned(), model, usage, cost_usd }
     }
 }
 
