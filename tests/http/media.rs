@@ -152,7 +152,7 @@ fn maker() -> &'static World {
             "IMAGE_MODEL": "openai/painter",
             "TRANSCRIPTION_MODEL": "openai/listener",
             "SPEECH_MODEL": "openai/speaker",
-            "MODEL_PRICES": r#"{"openai/painter": {"input": 1000, "output": 10000}}"#,
+            "MODEL_PRICES": r#"{"openai/painter": {"input": 0, "output": 10000}}"#,
             "MEDIA_PRICES": r#"{"openai/listener": {"minute": 0.5}, "openai/speaker": {"million_characters": 100000}}"#,
         }))
     })
@@ -186,7 +186,7 @@ fn tools_make_images_and_speech_and_write_down_recordings() {
     assert_eq!(find(&log, "artifact.stored")["ref"], file["ref"]);
     let other = find(&log, "usage.other");
     assert_eq!((&other["purpose"], &other["model"]), (&json!("generate_image"), &json!("openai/painter")));
-    assert_eq!((&other["usage"]["total_tokens"], &other["cost_usd"]), (&json!(30), &json!(0.21)));
+    assert_eq!((&other["usage"]["total_tokens"], &other["cost_usd"]), (&json!(30), &json!(0.2)));
     let sent = maker().received("painter").pop().unwrap();
     assert_eq!((&sent.body["prompt"], &sent.body["size"]), (&json!("a cat"), &json!("1536x1024")));
     let path = chat.path(&format!("/artifacts/{}", file["ref"].as_str().unwrap()));
