@@ -166,7 +166,7 @@ pub struct ToolContext {
     /// The payload that was shown with the suspension; see
     /// [`Tool::suspension_payload`](super::Tool::suspension_payload).
     pub shown: Value,
-    /// What the call has stored with [`ToolContext::wait`], if it was suspended while it ran.
+    /// What the call has stored with `ToolContext::wait`, if it was suspended while it ran.
     pub progress: Option<Value>,
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
