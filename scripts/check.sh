@@ -5,4 +5,4 @@ scripts/lint.sh
 cargo test --quiet --no-default-features --lib --examples \
     --test agent --test front --test sql --test architecture --test docs
 cargo test --quiet -p edge-harness-sim --test faults
-cargo test --quiet -p edge-harness-cli --lib --test docs
+cargo test --quiet -p edge-harness-cli --lib --test docs --test sandbox
