@@ -64,6 +64,16 @@ pub(super) enum Executed {
     Suspended(Box<Suspension>),
 }
 
+impl Executed {
+    /// Returns the outcome of a call that has one.
+    pub fn outcome(&self) -> Option<&ToolOutcome> {
+        match self {
+            Self::Completed(completed) => Some(&completed.outcome),
+            Self::Suspended(_) => None,
+        }
+    }
+}
+
 /// Runs a prepared call.
 pub(super) async fn execute(
     agent: &HarnessAgent,

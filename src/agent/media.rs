@@ -17,6 +17,8 @@ const WAIT: Duration = Duration::from_millis(50);
 impl ReactAgent<'_> {
     /// Returns the request with the images, PDFs and audio of its messages, as far as the model takes them. Newer
     /// files come first. A file of the turn's own message that is left out is reported as a failed sub-step.
+    ///
+    /// Files are read again for each request: kept, they would take the isolate's memory while the model responds.
     pub(super) async fn with_media(&self, prepared: &PreparedRequest) -> ModelRequest {
         let mut request = prepared.request.clone();
         let files = files(&request);
@@ -60,13 +62,11 @@ impl ReactAgent<'_> {
     /// Reports the first file of the turn's own message that the request does not carry.
     fn report(&self, request: &ModelRequest, media: &RequestMedia) {
         let own = request.messages.iter().filter(|message| message.turn == *self.cx.turn());
-        let files = own.flat_map(|message| &message.parts).filter_map(|part| match part {
-            Part::File(file) => Some(file),
+        let mut left_out = own.flat_map(|message| &message.parts).filter_map(|part| match part {
+            Part::File(file) => Some((file, media.files.get(&file.r#ref)?.as_ref().err()?)),
             _ => None,
         });
-        let left_out =
-            |file: &FileRef| Some((file.clone(), media.files.get(&file.r#ref)?.as_ref().err().copied()?));
-        if let Some((file, why)) = files.into_iter().find_map(left_out) {
+        if let Some((file, why)) = left_out.next() {
             let name = file.name.as_deref().unwrap_or(&file.r#ref);
             self.cx.state.sub_step_failed(STEP, &format!("the model got only the name of {name:?}: {why}"));
         }

@@ -190,8 +190,9 @@ impl ReactAgent<'_> {
             self.journal(Vec::new(), |_, state| TurnMachine(state).calls_started(&journaled))?;
         }
         let executed = join_all(wave.iter().map(|call| execute(self.agent, self.cx, call))).await;
+        let reflect = self.should_reflect(executed.iter().filter_map(Executed::outcome));
         let (mut stored, mut shown) = (Vec::new(), Vec::new());
-        let (mut done, mut outcomes, mut suspensions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut done, mut suspensions) = (Vec::new(), Vec::new());
         let mut kinds = Vec::with_capacity(wave.len());
         for (call, executed) in wave.iter().zip(executed) {
             match executed {
@@ -199,7 +200,6 @@ impl ReactAgent<'_> {
                     stored.append(&mut completed.stored);
                     shown.append(&mut completed.shown);
                     done.push(id(call));
-                    outcomes.push(completed.outcome.clone());
                     let usage = std::mem::take(&mut completed.usage);
                     kinds.push(completed.record(call));
                     kinds.extend(usage.into_iter().map(|usage| usage.event(&call.call.name)));
@@ -207,7 +207,6 @@ impl ReactAgent<'_> {
                 Executed::Suspended(suspension) => suspensions.push(*suspension),
             }
         }
-        let reflect = self.should_reflect(outcomes.iter());
         let (waits, now) = (Waits::new(suspensions)?, self.cx.clock.now());
         kinds.extend(waits.records());
         self.journal(kinds, |draft, state| {

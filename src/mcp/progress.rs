@@ -34,10 +34,11 @@ impl Progress {
     /// Returns the progress of a call that starts, or that goes on with an answer.
     ///
     /// # Errors
-    /// What a valid answer looks like.
+    /// What a valid answer looks like, or that the progress cannot be read: such a call must not start again.
     pub fn continued(cx: &ToolContext) -> Result<Self, Invalid> {
-        let stored = cx.progress.clone().and_then(|stored| serde_json::from_value(stored).ok());
-        let mut progress: Self = stored.unwrap_or_default();
+        let stored = cx.progress.clone().map(serde_json::from_value::<Self>).transpose();
+        let unreadable = |error| Invalid(format!("the progress of the call cannot be read: {error}"));
+        let mut progress = stored.map_err(unreadable)?.unwrap_or_default();
         cx.answer.iter().try_for_each(|answer| progress.answer(answer))?;
         Ok(progress)
     }

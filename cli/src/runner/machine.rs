@@ -19,7 +19,7 @@ use tokio::{
 
 /// Variables of the environment that commands get.
 const VARIABLES: &[&str] = &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TZ", "USER"];
-/// Variables that commands get because nobody looks at a terminal.
+/// Variables with which programs ask no questions, and do not page or color their output.
 const FIXED: &[(&str, &str)] = &[
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_TERMINAL_PROMPT", "0"),

@@ -200,7 +200,8 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Sends what a caller says to call `call_id` of a child. Returns the child's response; `None` if no call of the current turn waits for such a child.
+    /// Sends what a caller says to call `call_id` of a child. Returns the child's response; `None` if no call of the current
+    /// turn waits for such a child.
     ///
     /// # Errors
     /// A failed store, and `unavailable` if the child cannot be reached.

@@ -116,13 +116,13 @@ impl Listener {
     pub fn new(interest: Interest, caller: &Principal) -> (Self, ByteReceiver) {
         let (sender, receiver) = mpsc::unbounded::<Bytes>();
         let queue: Rc<Queue> = Rc::new(RefCell::new(receiver));
-        let backlog = Rc::new(Backlog { bytes: Rc::default(), queue: Rc::downgrade(&queue) });
-        let waiting = Rc::clone(&backlog.bytes);
+        let backlog = Rc::new(Backlog::new(&queue));
+        let waiting = Rc::clone(&backlog);
         let stream = stream::poll_fn(move |task| {
             let mut receiver = queue.borrow_mut();
             receiver.poll_next_unpin(task).map(|first| {
                 let bytes = joined(first?, &mut receiver);
-                waiting.set(waiting.get().saturating_sub(bytes.len()));
+                waiting.bytes.set(waiting.bytes.get().saturating_sub(bytes.len()));
                 Some(Ok(bytes))
             })
         });
@@ -175,7 +175,7 @@ impl Listener {
         if unread.get() > LARGE {
             backlogs::count(&self.backlog);
         }
-        if unread.get() > MAX_BACKLOG {
+        if unread.get() > MAX_BACKLOG || self.backlog.is_dropped() {
             // The reader may have left, which has the same effect.
             let _ = self.sender.unbounded_send(TOO_SLOW);
             return false;
@@ -274,5 +274,9 @@ mod tests {
         assert!(!readers[0].0.send(PING) && readers[1].0.send(PING));
         assert_eq!(read(&mut readers[0].1), Some(TOO_SLOW));
         assert_eq!(read(&mut readers[1].1).map(|bytes| bytes.len()), Some((8 << 20) + PING.len()));
+        // The reader that was dropped holds nothing any more, and the limit holds for the others.
+        assert!(!readers[0].0.send(PING));
+        assert!(readers[1].0.send(megabytes(10)) && readers[2].0.send(megabytes(1)));
+        assert!(!readers[1].0.send(megabytes(6)) && readers[2].0.send(PING));
     }
 }

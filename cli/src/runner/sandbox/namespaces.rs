@@ -99,7 +99,7 @@ fn mounts(info: &str) -> Vec<(PathBuf, MountFlags)> {
     info.lines().filter_map(mount).collect()
 }
 
-/// Reads the octal codes that stand for spaces and the like.
+/// Decodes the octal escapes of spaces, tabs, line breaks and backslashes.
 fn unescape(path: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()

@@ -45,7 +45,7 @@ fn form(call: &Pending, may_approve: bool) -> Option<Value> {
         }
         WaitKind::Approval | WaitKind::External | WaitKind::Subagent => return None,
     };
-    // Nobody can decide on what is not shown.
+    // A person must see all of what they decide on.
     let fits = message.chars().nth(MAX_SHOWN).is_none();
     fits.then(|| json!({"message": message, "requestedSchema": schema}))
 }

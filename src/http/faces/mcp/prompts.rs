@@ -8,7 +8,7 @@ use crate::http::gateway::TenantCall;
 use crate::http::request::RequestExt;
 use crate::http::{owner, page};
 use crate::ports::FileError;
-use crate::types::{AgentId, Mode, Owner, Problem};
+use crate::types::{AgentId, ErrorCode, Mode, Owner, Problem};
 use crate::workspace::skills::{self, resolve};
 use serde_json::{Value, json};
 
@@ -90,8 +90,10 @@ async fn find(call: &TenantCall<'_>, name: &str) -> Result<Option<(String, Optio
     };
     let Some((agent, own)) = name.split_once('/') else { return Ok(of(&call.gateway.config.modes, name)) };
     let agent = AgentId::from(agent);
-    if owner::check_agent(call.gateway, &call.caller.tenant, Some(&agent), "/").await.is_err() {
-        return Ok(None);
+    match owner::check_agent(call.gateway, &call.caller.tenant, Some(&agent), "/").await {
+        Ok(()) => {}
+        Err(problem) if problem.code == ErrorCode::UnknownAgent => return Ok(None),
+        Err(problem) => return Err(problem.into()),
     }
     let owner = owner_with(call, &agent)?;
     let Some(skill) = own.strip_prefix(SKILLS) else {

@@ -32,7 +32,7 @@ const MAX_FILES: usize = 10;
 const LOOKS: u32 = 40;
 /// The time before each look.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Most streams of a tenant at a time in an isolate. Each costs the databases up to four queries a second.
+/// Maximum number of open streams of a tenant in an isolate. Each makes up to four queries a second.
 const MAX_STREAMS: usize = 20;
 /// Keeps the connection open while nothing changes.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
@@ -94,7 +94,7 @@ thread_local! {
     static STREAMS: RefCell<BTreeMap<TenantId, usize>> = RefCell::default();
 }
 
-/// The right to have a stream open. Dropping it closes the stream.
+/// The right to have a stream open. Dropping it gives the right back.
 struct StreamPermit(TenantId);
 
 impl StreamPermit {
