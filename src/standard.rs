@@ -158,7 +158,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     for tool in in_background {
         builder = builder.dyn_tool(tool);
     }
-    let media_tools = media::family(&models, &media_models);
+    let media_tools = media::family(&models, &parts.log, &media_models);
     let skill_tools = skills::family(Rc::clone(&parts.files), Rc::clone(&parts.log), &skill_settings);
     if skill_settings.enabled {
         builder = builder.built_in(Rc::new(Skills::new(glance, skill_settings, LoadSkill::NAME)));

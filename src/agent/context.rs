@@ -171,7 +171,7 @@ pub struct ToolContext {
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
-    made: Rc<RefCell<MadeByCall>>,
+    outputs: Rc<RefCell<CallOutputs>>,
     shown_tasks: Rc<RefCell<Vec<TurnId>>>,
     search_work: Rc<Cell<u64>>,
     empty_waits: Rc<Cell<u32>>,
@@ -188,7 +188,7 @@ pub(crate) struct CallWait {
 
 /// What is stored with the outcome of a call.
 #[derive(Default)]
-pub(super) struct MadeByCall {
+pub(super) struct CallOutputs {
     /// The files that the tool has stored.
     pub files: Vec<Stored>,
     /// What the call has consumed of models.
@@ -221,7 +221,7 @@ impl ToolContext {
             state_rules: Rc::clone(&cx.state_rules),
             finish_follow_ups: Rc::clone(&cx.finish_follow_ups),
             sources: Rc::default(),
-            made: Rc::default(),
+            outputs: Rc::default(),
             shown_tasks: Rc::default(),
             search_work: cx.state.search_work(),
             empty_waits: cx.state.empty_waits(),
@@ -280,21 +280,21 @@ impl ToolContext {
         name: String,
     ) -> Result<FileRef, ToolError> {
         let content = Content { bytes, mime_type, name: Some(name) };
-        let number = self.made.borrow().files.len();
+        let number = self.outputs.borrow().files.len();
         let stored = self.artifacts.store(&self.turn, &self.call_id, number, content).await;
         let stored = stored.map_err(|error| ToolError::new(error.to_string()))?;
         let file = stored.as_file();
-        self.made.borrow_mut().files.push(stored);
+        self.outputs.borrow_mut().files.push(stored);
         Ok(file)
     }
 
     /// Counts what the call has consumed of a model as usage of the tenant, under the tool's name.
     pub(crate) fn spend(&self, usage: CallUsage) {
-        self.made.borrow_mut().usage.push(usage);
+        self.outputs.borrow_mut().usage.push(usage);
     }
 
-    pub(super) fn take_made(&self) -> MadeByCall {
-        self.made.take()
+    pub(super) fn take_outputs(&self) -> CallOutputs {
+        self.outputs.take()
     }
 
     /// Suspends the call as soon as the tool returns, in place of its outcome. When the wait is over, the call runs again,

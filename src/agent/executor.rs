@@ -3,7 +3,7 @@
 use super::{
     CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     admission::{Admission, Answered, PANICKED, PreparedCall, suspend_running, turn_deadline, unknown},
-    context::{CallWait, MadeByCall},
+    context::{CallOutputs, CallWait},
     hook::{HookEvent, PostActing},
 };
 use crate::session::artifacts::{self, Stored};
@@ -81,7 +81,7 @@ pub(super) async fn execute(
     prepared: &PreparedCall,
 ) -> Executed {
     let started = cx.clock.now();
-    let Returned { outcome, sources, shown, made, .. } = match &prepared.admission {
+    let Returned { outcome, sources, shown, outputs, .. } = match &prepared.admission {
         Admission::Settled(outcome) => outcome.clone().into(),
         Admission::Run { tool, spec, call, answered, .. } => {
             let returned = run(cx, Rc::clone(tool), spec, call, answered.clone()).await;
@@ -103,7 +103,7 @@ pub(super) async fn execute(
     let (outcome, stored) =
         artifacts::store_if_large(&cx.artifacts, agent.new_id(), event.outcome, agent.settings.artifact_ttl)
             .await;
-    let MadeByCall { files, usage } = made;
+    let CallOutputs { files, usage } = outputs;
     let stored = files.into_iter().chain(event.stored.or(stored)).collect();
     Executed::Completed(Box::new(Completed { outcome, elapsed, sources, shown, stored, usage }))
 }
@@ -114,15 +114,15 @@ struct Returned {
     sources: Vec<Source>,
     /// The background tasks whose results are part of the outcome.
     shown: Vec<TurnId>,
-    made: MadeByCall,
+    outputs: CallOutputs,
     /// What the call waits for, in place of the outcome.
     wait: Option<CallWait>,
 }
 
 impl From<ToolOutcome> for Returned {
     fn from(outcome: ToolOutcome) -> Self {
-        let (made, wait) = (MadeByCall::default(), None);
-        Self { outcome, sources: Vec::new(), shown: Vec::new(), made, wait }
+        let (outputs, wait) = (CallOutputs::default(), None);
+        Self { outcome, sources: Vec::new(), shown: Vec::new(), outputs, wait }
     }
 }
 
@@ -193,7 +193,7 @@ async fn supervise(
     let Either::Left((ended, _)) = select(work, patience).await else { return };
     let ended = ended.map(|outcome| {
         let (sources, shown) = (context.take_sources(), context.take_shown());
-        Returned { outcome, sources, shown, made: context.take_made(), wait: context.take_wait() }
+        Returned { outcome, sources, shown, outputs: context.take_outputs(), wait: context.take_wait() }
     });
     if over.is_canceled() || sender.send(ended).is_err() {
         let elapsed_ms = millis(cx.clock.now().since(started));

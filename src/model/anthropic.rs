@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     ports::HttpRequest,
-    types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Part, Usage},
+    types::{
+        FinishReason, MediaKind, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Part,
+        Usage,
+    },
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,6 +32,11 @@ impl Wire for Anthropic {
 
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::<MessageDecoder>::default()
+    }
+
+    /// The API has no block for audio.
+    fn carries(&self, kind: MediaKind) -> bool {
+        kind != MediaKind::Audio
     }
 }
 

@@ -21,6 +21,7 @@ use futures::{
     stream::{self, LocalBoxStream},
 };
 use idle_timer::IdleTimer;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 use std::{collections::VecDeque, rc::Rc};
 
@@ -96,6 +97,16 @@ pub(super) struct ErrorFormatter {
 }
 
 impl ErrorFormatter {
+    /// Reads the JSON of a response that is not streamed.
+    pub(super) fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ModelError> {
+        serde_json::from_slice(body).map_err(|_| self.malformed())
+    }
+
+    /// Returns the error about a response that cannot be read.
+    pub(super) fn malformed(&self) -> ModelError {
+        self.format(ModelError::new(ModelErrorKind::Invalid, "returned a malformed response"))
+    }
+
     /// Redacts the key in the cause, truncates the cause, and names the provider. The order matters: a key
     /// that truncation has split would not be found.
     pub(super) fn format(&self, mut error: ModelError) -> ModelError {

@@ -7,14 +7,14 @@ use super::{
 use crate::{
     ports::{
         Ai,
-        media::{ImageRequest, Made, MadeFile, MediaFile, MediaModel, SpeechRequest},
+        media::{GeneratedFile, ImageRequest, MediaFile, MediaModel, MediaResponse, SpeechRequest},
     },
-    types::{ModelError, ModelErrorKind, Usage},
+    types::{ModelError, Usage},
 };
 use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ pub(super) struct MediaAi {
 
 #[async_trait(?Send)]
 impl MediaModel for MediaAi {
-    async fn image(&self, request: ImageRequest) -> Result<Made<MadeFile>, ModelError> {
+    async fn image(&self, request: ImageRequest) -> Result<MediaResponse<GeneratedFile>, ModelError> {
         let mut input = json!({"prompt": request.prompt});
         let size = request.size.as_deref().and_then(|size| size.split_once('x'));
         if let Some((Ok(width), Ok(height))) = size.map(|(w, h)| (w.parse::<u32>(), h.parse::<u32>())) {
@@ -40,14 +40,14 @@ impl MediaModel for MediaAi {
         // Some models return JSON, others the image itself.
         if !body.starts_with(b"{") {
             let mime_type = if body.starts_with(b"\x89PNG") { "image/png" } else { "image/jpeg" };
-            return Ok(made(MadeFile { mime_type: mime_type.into(), bytes: body }));
+            return Ok(uncounted(GeneratedFile { mime_type: mime_type.into(), bytes: body }));
         }
         #[derive(Deserialize)]
         struct Image {
             image: String,
         }
-        let Image { image } = self.read(&body)?;
-        Ok(made(MadeFile { mime_type: "image/jpeg".into(), bytes: self.decoded(&image)? }))
+        let Image { image } = self.errors.read(&body)?;
+        Ok(uncounted(GeneratedFile { mime_type: "image/jpeg".into(), bytes: self.decoded(&image)? }))
     }
 
     async fn transcribe(
@@ -55,7 +55,7 @@ impl MediaModel for MediaAi {
         model: &str,
         recording: MediaFile,
         language: Option<&str>,
-    ) -> Result<Made<String>, ModelError> {
+    ) -> Result<MediaResponse<String>, ModelError> {
         let mut input = json!({"audio": BASE64_STANDARD.encode(recording.bytes)});
         if let Some(language) = language {
             input["language"] = language.into();
@@ -64,11 +64,11 @@ impl MediaModel for MediaAi {
         struct Transcript {
             text: String,
         }
-        let Transcript { text } = self.read(&self.run(model, input).await?)?;
-        Ok(made(text))
+        let Transcript { text } = self.errors.read(&self.run(model, input).await?)?;
+        Ok(uncounted(text))
     }
 
-    async fn speak(&self, request: SpeechRequest) -> Result<Made<MadeFile>, ModelError> {
+    async fn speak(&self, request: SpeechRequest) -> Result<MediaResponse<GeneratedFile>, ModelError> {
         // The models of the platform itself name the text differently from those of partners.
         let text = if request.model.contains("melotts") { "prompt" } else { "text" };
         let mut input = json!({text: request.text});
@@ -78,14 +78,14 @@ impl MediaModel for MediaAi {
         let body = self.run(&request.model, input).await?;
         let mime_type = "audio/mpeg".to_owned();
         if !body.starts_with(b"{") {
-            return Ok(made(MadeFile { mime_type, bytes: body }));
+            return Ok(uncounted(GeneratedFile { mime_type, bytes: body }));
         }
         #[derive(Deserialize)]
         struct Speech {
             audio: String,
         }
-        let Speech { audio } = self.read(&body)?;
-        Ok(made(MadeFile { mime_type, bytes: self.decoded(&audio)? }))
+        let Speech { audio } = self.errors.read(&body)?;
+        Ok(uncounted(GeneratedFile { mime_type, bytes: self.decoded(&audio)? }))
     }
 }
 
@@ -98,22 +98,14 @@ impl MediaAi {
         run.await.map_err(|error| self.errors.format(error))
     }
 
-    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ModelError> {
-        serde_json::from_slice(body).map_err(|_| self.malformed())
-    }
-
     fn decoded(&self, base64: &str) -> Result<Bytes, ModelError> {
-        BASE64_STANDARD.decode(base64).map(Bytes::from).map_err(|_| self.malformed())
-    }
-
-    fn malformed(&self) -> ModelError {
-        self.errors.format(ModelError::new(ModelErrorKind::Invalid, "returned a malformed response"))
+        BASE64_STANDARD.decode(base64).map(Bytes::from).map_err(|_| self.errors.malformed())
     }
 }
 
 /// Returns a result without usage: Workers AI reports none.
-fn made<T>(result: T) -> Made<T> {
-    Made { result, usage: Usage::default(), seconds: None }
+fn uncounted<T>(result: T) -> MediaResponse<T> {
+    MediaResponse { result, usage: Usage::default(), seconds: None }
 }
 
 #[cfg(test)]
@@ -159,10 +151,10 @@ mod tests {
             let size = Some("1024x768".to_owned());
             let request =
                 ImageRequest { model: "@cf/x".into(), prompt: "a cat".into(), size, original: None };
-            let made = media.image(request).now_or_never().unwrap().unwrap();
+            let response = media.image(request).now_or_never().unwrap().unwrap();
             assert_eq!(
-                made.result,
-                MadeFile { mime_type: mime_type.into(), bytes: Bytes::from_static(bytes) }
+                response.result,
+                GeneratedFile { mime_type: mime_type.into(), bytes: Bytes::from_static(bytes) }
             );
             assert_eq!(*ai.1.borrow(), json!({"prompt": "a cat", "width": 1024, "height": 768}));
         }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     ports::{
         Clock, Http, HttpRequest,
-        media::{ImageRequest, Made, MadeFile, MediaFile, MediaModel, SpeechRequest},
+        media::{GeneratedFile, ImageRequest, MediaFile, MediaModel, MediaResponse, SpeechRequest},
     },
     types::{ModelError, ModelErrorKind, Usage},
 };
@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use form::Form;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ pub(super) struct MediaApi {
 
 #[async_trait(?Send)]
 impl MediaModel for MediaApi {
-    async fn image(&self, request: ImageRequest) -> Result<Made<MadeFile>, ModelError> {
+    async fn image(&self, request: ImageRequest) -> Result<MediaResponse<GeneratedFile>, ModelError> {
         let ImageRequest { model, prompt, size, original } = request;
         let response = match original {
             Some(original) => {
@@ -59,12 +59,12 @@ impl MediaModel for MediaApi {
                 self.post_json("/images/generations", &body).await?
             }
         };
-        let Images { data, usage, output_format } = self.read(&response)?;
+        let Images { data, usage, output_format } = self.errors.read(&response)?;
         let image = data.into_iter().next().and_then(|image| image.b64_json);
         let bytes = image.and_then(|image| BASE64_STANDARD.decode(image).ok());
-        let bytes = bytes.ok_or_else(|| self.malformed())?;
+        let bytes = bytes.ok_or_else(|| self.errors.malformed())?;
         let mime_type = format!("image/{}", output_format.as_deref().unwrap_or("png"));
-        Ok(made(MadeFile { mime_type, bytes: bytes.into() }, usage))
+        Ok(counted(GeneratedFile { mime_type, bytes: bytes.into() }, usage))
     }
 
     async fn transcribe(
@@ -72,23 +72,23 @@ impl MediaModel for MediaApi {
         model: &str,
         recording: MediaFile,
         language: Option<&str>,
-    ) -> Result<Made<String>, ModelError> {
+    ) -> Result<MediaResponse<String>, ModelError> {
         let mut form = Form::default();
         form.text("model", model).text("response_format", "json").file("file", &recording);
         if let Some(language) = language {
             form.text("language", language);
         }
         let response = self.post("/audio/transcriptions", form.finish()).await?;
-        let Transcript { text, usage } = self.read(&response)?;
-        Ok(made(text, usage))
+        let Transcript { text, usage } = self.errors.read(&response)?;
+        Ok(counted(text, usage))
     }
 
-    async fn speak(&self, request: SpeechRequest) -> Result<Made<MadeFile>, ModelError> {
+    async fn speak(&self, request: SpeechRequest) -> Result<MediaResponse<GeneratedFile>, ModelError> {
         let SpeechRequest { model, text, voice } = request;
         let voice = voice.as_deref().unwrap_or("alloy");
         let body = json!({"model": model, "input": text, "voice": voice, "response_format": SPEECH_FORMAT});
         let bytes = self.post_json("/audio/speech", &body).await?;
-        Ok(made(MadeFile { mime_type: "audio/mpeg".into(), bytes }, None))
+        Ok(counted(GeneratedFile { mime_type: "audio/mpeg".into(), bytes }, None))
     }
 }
 
@@ -115,14 +115,6 @@ impl MediaApi {
             }
         };
         sent.await.map_err(|error| self.errors.format(error))
-    }
-
-    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ModelError> {
-        serde_json::from_slice(body).map_err(|_| self.malformed())
-    }
-
-    fn malformed(&self) -> ModelError {
-        self.errors.format(ModelError::new(ModelErrorKind::Invalid, "returned a malformed response"))
     }
 }
 
@@ -154,10 +146,14 @@ struct Counts {
     seconds: Option<f64>,
 }
 
-fn made<T>(result: T, counts: Option<Counts>) -> Made<T> {
+fn counted<T>(result: T, counts: Option<Counts>) -> MediaResponse<T> {
     let Some(Counts { input_tokens, output_tokens, seconds }) = counts else {
-        return Made { result, usage: Usage::default(), seconds: None };
+        return MediaResponse { result, usage: Usage::default(), seconds: None };
     };
     let total_tokens = input_tokens.saturating_add(output_tokens);
-    Made { result, usage: Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() }, seconds }
+    MediaResponse {
+        result,
+        usage: Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() },
+        seconds,
+    }
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     ports::{
         Ai, Clock, Http, Model, Models,
-        media::{MediaModel, MediaPrice},
+        media::{MediaModel, MediaPrice, no_media},
     },
     types::{MediaKind, ModelError, ModelErrorKind, ModelLimits, ModelList, Price},
 };
@@ -39,6 +39,8 @@ pub struct ModelRegistry {
 struct Entry {
     name: String,
     tokens_percent: u64,
+    /// The protocol, if it is reached over HTTP.
+    wire: Option<&'static (dyn Wire + Sync)>,
     model: ProviderModel,
     media: Option<Rc<dyn MediaModel>>,
 }
@@ -157,17 +159,15 @@ impl Models for ModelRegistry {
     }
 
     fn takes(&self, id: &str, kind: MediaKind) -> bool {
-        self.media.takes(id, kind)
+        let wire = id.split('/').next().and_then(|name| self.provider(name)?.wire);
+        self.media.takes(id, kind) && wire.is_none_or(|wire| wire.carries(kind))
     }
 
     fn media(&self, id: &str) -> Result<(Rc<dyn MediaModel>, String), ModelError> {
         let (_, model) = self.resolve(id)?;
         let entry = id.split('/').next().and_then(|name| self.provider(name));
-        let media = entry.and_then(|entry| entry.media.clone()).ok_or_else(|| {
-            let message = format!("the provider of {id:?} makes no images and no audio");
-            ModelError::new(ModelErrorKind::Invalid, message)
-        })?;
-        Ok((media, model))
+        let media = entry.and_then(|entry| entry.media.clone());
+        Ok((media.ok_or_else(|| no_media(id))?, model))
     }
 
     fn media_price(&self, id: &str) -> MediaPrice {
@@ -183,17 +183,18 @@ impl Parts {
     fn built_in(&self, provider: &Provider) -> Entry {
         let name = provider.name;
         let Credentials { key, base_url } = self.settings.of(name);
-        let mut media = None;
+        let (mut wire, mut media) = (None, None);
         let model = match &provider.transport {
             // A self-hosted server may need no key; the public one always does.
             Transport::Http { key: secret, .. } if key.is_none() && base_url.is_none() => {
                 Err(no_key(name, secret))
             }
-            Transport::Http { wire, default_base_url, .. } => {
+            Transport::Http { wire: own, default_base_url, .. } => {
                 let base_url = base_url.unwrap_or_else(|| (*default_base_url).to_owned());
                 let endpoint = Endpoint { base_url, key };
-                media = wire.has_media_api().then(|| self.media_api(name, endpoint.clone()));
-                Ok(self.http(name, *wire, endpoint))
+                wire = Some(*own);
+                media = own.has_media_api().then(|| self.media_api(name, endpoint.clone()));
+                Ok(self.http(name, *own, endpoint))
             }
             Transport::WorkersAi => {
                 media = self.media_ai(name);
@@ -201,18 +202,19 @@ impl Parts {
             }
             Transport::Demo => Ok(Rc::new(Demo::new(self.clock.clone())) as Rc<dyn Model>),
         };
-        Entry { name: name.to_owned(), tokens_percent: provider.tokens_percent, model, media }
+        Entry { name: name.to_owned(), tokens_percent: provider.tokens_percent, wire, model, media }
     }
 
     fn custom(&self, provider: &CustomProvider) -> Entry {
-        let name = &provider.name;
+        let (name, wire) = (&provider.name, provider.wire.wire());
         let endpoint = Endpoint { base_url: provider.base_url.clone(), key: self.settings.of(name).key };
         let model = match &provider.key {
             Some(secret) if endpoint.key.is_none() => Err(no_key(name, secret)),
-            _ => Ok(self.http(name, provider.wire.wire(), endpoint.clone())),
+            _ => Ok(self.http(name, wire, endpoint.clone())),
         };
-        let media = provider.wire.wire().has_media_api().then(|| self.media_api(name, endpoint));
-        Entry { name: name.clone(), tokens_percent: ModelLimits::default().percent, model, media }
+        let media = wire.has_media_api().then(|| self.media_api(name, endpoint));
+        let tokens_percent = ModelLimits::default().percent;
+        Entry { name: name.clone(), tokens_percent, wire: Some(wire), model, media }
     }
 
     fn http(&self, name: &str, wire: &'static (dyn Wire + Sync), endpoint: Endpoint) -> Rc<dyn Model> {

@@ -2,7 +2,7 @@
 
 use crate::{
     ports::HttpRequest,
-    types::{ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse},
+    types::{MediaKind, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse},
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -35,6 +35,11 @@ pub trait Wire {
 
     /// Creates a decoder for one response.
     fn decoder(&self) -> Box<dyn Decoder>;
+
+    /// Returns whether requests can carry files of this kind.
+    fn carries(&self, _kind: MediaKind) -> bool {
+        true
+    }
 
     /// Returns whether servers that speak this protocol may have OpenAI's API for images and audio, too.
     fn has_media_api(&self) -> bool {

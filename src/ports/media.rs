@@ -1,6 +1,6 @@
 //! Models that produce images and speech, and transcribe speech.
 
-use crate::types::{ModelError, Usage};
+use crate::types::{ModelError, ModelErrorKind, Usage};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -40,9 +40,9 @@ pub struct SpeechRequest {
     pub voice: Option<String>,
 }
 
-/// What a model has made.
+/// The response of a model for images or audio.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made<T> {
+pub struct MediaResponse<T> {
     /// The result.
     pub result: T,
     /// Tokens of the call; zero if the provider counts none.
@@ -51,9 +51,9 @@ pub struct Made<T> {
     pub seconds: Option<f64>,
 }
 
-/// The bytes of a file that a model has made, with their media type.
+/// A file that a model has generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MadeFile {
+pub struct GeneratedFile {
     /// The media type.
     pub mime_type: String,
     /// The content.
@@ -67,7 +67,7 @@ pub trait MediaModel {
     ///
     /// # Errors
     /// The provider failed, or has no such API.
-    async fn image(&self, request: ImageRequest) -> Result<Made<MadeFile>, ModelError>;
+    async fn image(&self, request: ImageRequest) -> Result<MediaResponse<GeneratedFile>, ModelError>;
 
     /// Writes down what is said in a recording. `language` is its language in ISO 639-1, if known.
     ///
@@ -78,13 +78,19 @@ pub trait MediaModel {
         model: &str,
         recording: MediaFile,
         language: Option<&str>,
-    ) -> Result<Made<String>, ModelError>;
+    ) -> Result<MediaResponse<String>, ModelError>;
 
     /// Speaks a text.
     ///
     /// # Errors
     /// The provider failed, or has no such API.
-    async fn speak(&self, request: SpeechRequest) -> Result<Made<MadeFile>, ModelError>;
+    async fn speak(&self, request: SpeechRequest) -> Result<MediaResponse<GeneratedFile>, ModelError>;
+}
+
+/// Returns the error about a provider without models for images and audio.
+pub fn no_media(id: &str) -> ModelError {
+    let message = format!("the provider of {id:?} has no models for images and audio");
+    ModelError::new(ModelErrorKind::Invalid, message)
 }
 
 /// What a call costs besides its tokens, in US dollars.
@@ -97,4 +103,11 @@ pub struct MediaPrice {
     pub minute: f64,
     /// A million characters of a text that is spoken.
     pub million_characters: f64,
+}
+
+impl MediaPrice {
+    /// Returns whether one of the prices is negative.
+    pub fn is_negative(&self) -> bool {
+        [self.image, self.minute, self.million_characters].into_iter().any(|dollars| dollars < 0.0)
+    }
 }

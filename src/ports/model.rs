@@ -1,7 +1,7 @@
 //! Language models.
 
-use super::media::{MediaModel, MediaPrice};
-use crate::types::{MediaKind, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Price};
+use super::media::{MediaModel, MediaPrice, no_media};
+use crate::types::{MediaKind, ModelError, ModelEvent, ModelLimits, ModelRequest, Price};
 use futures::stream::LocalBoxStream;
 
 /// A language model with streamed responses.
@@ -95,8 +95,7 @@ pub trait Models {
     /// # Errors
     /// The provider is unknown or not configured, or has no such models.
     fn media(&self, id: &str) -> Result<(std::rc::Rc<dyn MediaModel>, String), ModelError> {
-        let message = format!("the provider of {id:?} makes no images and no audio");
-        Err(ModelError::new(ModelErrorKind::Invalid, message))
+        Err(no_media(id))
     }
 
     /// Returns what a model for images and audio costs besides its tokens.

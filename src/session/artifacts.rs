@@ -190,9 +190,9 @@ impl Artifacts {
         Ok(pointer)
     }
 
-    /// Stores a file that a call has made, under an id that follows from the call and the number of the file. Its
+    /// Stores a file of a call, under an id that follows from the call and the number of the file. Its
     /// pointer must still be committed.
-    async fn store_made(
+    async fn store_file(
         &self,
         turn: &TurnId,
         call_id: &CallId,
@@ -297,7 +297,7 @@ impl ArtifactReader {
         self.0.find(id)
     }
 
-    /// Stores a file that a call has made. Its pointer must still be committed.
+    /// Stores a file of a call. Its pointer must still be committed.
     pub(crate) async fn store(
         &self,
         turn: &TurnId,
@@ -305,7 +305,7 @@ impl ArtifactReader {
         number: usize,
         content: Content,
     ) -> Result<Stored, ArtifactError> {
-        self.0.store_made(turn, call_id, number, content).await
+        self.0.store_file(turn, call_id, number, content).await
     }
 
     /// See [`Artifacts::read`].

@@ -10,33 +10,37 @@ pub use transcribe::Transcribe;
 
 use crate::agent::{DynTool, MediaModels, ToolContext, ToolError};
 use crate::ports::{
-    Models,
-    media::{Made, MadeFile, MediaFile, MediaModel, MediaPrice},
+    Log, Models,
+    media::{GeneratedFile, MediaFile, MediaModel, MediaPrice, MediaResponse},
 };
 use crate::types::{CallUsage, FileRef, ModelError, media::MAX_MEDIA};
 use serde::Serialize;
+use serde_json::json;
 use std::rc::Rc;
 
 /// Returns the tools for which there is a model.
-pub fn family(models: &Rc<dyn Models>, settings: &MediaModels) -> Vec<Rc<dyn DynTool>> {
-    let model = |id: &Option<String>| Some(Maker { models: Rc::clone(models), id: id.clone()? });
+pub fn family(models: &Rc<dyn Models>, log: &Rc<dyn Log>, settings: &MediaModels) -> Vec<Rc<dyn DynTool>> {
+    let configured =
+        |id: &String| ConfiguredModel { models: Rc::clone(models), log: Rc::clone(log), id: id.clone() };
     let mut tools: Vec<Rc<dyn DynTool>> = Vec::new();
-    if let (Some(create), Some(edit)) = (model(&settings.image), model(&settings.image)) {
-        tools.push(Rc::new(GenerateImage(create)));
-        tools.push(Rc::new(EditImage(edit)));
+    if let Some(id) = &settings.image {
+        tools.push(Rc::new(GenerateImage(configured(id))));
+        tools.push(Rc::new(EditImage(configured(id))));
     }
-    if let Some(model) = model(&settings.transcription) {
-        tools.push(Rc::new(Transcribe(model)));
+    if let Some(id) = &settings.transcription {
+        tools.push(Rc::new(Transcribe(configured(id))));
     }
-    if let Some(model) = model(&settings.speech) {
-        tools.push(Rc::new(Speak(model)));
+    if let Some(id) = &settings.speech {
+        tools.push(Rc::new(Speak(configured(id))));
     }
     tools
 }
 
-/// A model that makes something, by its id.
-pub struct Maker {
+/// The model of a tool.
+pub struct ConfiguredModel {
     models: Rc<dyn Models>,
+    log: Rc<dyn Log>,
+    /// As `provider/model`.
     id: String,
 }
 
@@ -46,43 +50,53 @@ pub struct Output {
     file: FileRef,
 }
 
-/// What a call is billed for, besides tokens.
+/// What a call costs besides its tokens and the duration of a recording.
 #[derive(Default)]
-struct Billed {
+struct BilledUnits {
     images: u32,
     characters: usize,
 }
 
-impl Maker {
+impl ConfiguredModel {
     /// Finds the model. Returns it with the provider's own name for it.
-    fn find(&self) -> Result<(Rc<dyn MediaModel>, String), ToolError> {
-        self.models.media(&self.id).map_err(failed)
+    fn find(&self, cx: &ToolContext) -> Result<(Rc<dyn MediaModel>, String), ToolError> {
+        self.models.media(&self.id).map_err(|error| self.failed(cx, error))
     }
 
     /// Counts what a call has cost as usage of the tenant.
-    fn bill<T>(&self, made: &Made<T>, billed: &Billed, cx: &ToolContext) {
+    fn count_usage<T>(&self, response: &MediaResponse<T>, units: &BilledUnits, cx: &ToolContext) {
         let MediaPrice { image, minute, million_characters } = self.models.media_price(&self.id);
         #[allow(clippy::cast_precision_loss, reason = "the length of a text is far below 2^53")]
-        let characters = billed.characters as f64 / 1e6;
-        let units = f64::from(billed.images) * image
-            + made.seconds.unwrap_or_default() / 60.0 * minute
+        let characters = units.characters as f64 / 1e6;
+        let units = f64::from(units.images) * image
+            + response.seconds.unwrap_or_default() / 60.0 * minute
             + characters * million_characters;
-        let tokens = self.models.price(&self.id).map(|price| price.cost(&made.usage));
+        let tokens = self.models.price(&self.id).map(|price| price.cost(&response.usage));
         let cost_usd = (units > 0.0 || tokens.is_some()).then(|| units + tokens.unwrap_or_default());
-        if cost_usd.is_some() || made.usage.total_tokens > 0 {
-            cx.spend(CallUsage { model: self.id.clone(), usage: made.usage, cost_usd });
+        if cost_usd.is_some() || response.usage.total_tokens > 0 {
+            cx.spend(CallUsage { model: self.id.clone(), usage: response.usage, cost_usd });
         }
+    }
+
+    /// Converts the error of a provider to a message for the model. The provider's own text goes to the log.
+    fn failed(&self, cx: &ToolContext, error: ModelError) -> ToolError {
+        self.log.line(&json!({
+            "event": "media.failed", "tenant": cx.tenant, "session": cx.session, "model": self.id,
+            "cause": error.for_log(),
+        }));
+        ToolError::new(error.message)
     }
 }
 
-/// Stores a file that a model has made under this name, without its extension.
-async fn store(made: MadeFile, name: &str, cx: &ToolContext) -> Result<Output, ToolError> {
-    let extension = match made.mime_type.as_str() {
+/// Stores a generated file under this name, to which its extension is added.
+async fn store(generated: GeneratedFile, name: &str, cx: &ToolContext) -> Result<Output, ToolError> {
+    let extension = match generated.mime_type.as_str() {
         "image/jpeg" => "jpg",
         "audio/mpeg" => "mp3",
         other => other.rsplit('/').next().unwrap_or("bin"),
     };
-    let file = cx.store_file(made.bytes, made.mime_type.clone(), format!("{name}.{extension}")).await?;
+    let file =
+        cx.store_file(generated.bytes, generated.mime_type.clone(), format!("{name}.{extension}")).await?;
     Ok(Output { file })
 }
 
@@ -98,9 +112,4 @@ async fn read(reference: &str, kind: &str, cx: &ToolContext) -> Result<MediaFile
     let bytes = cx.artifacts.read(&file, None).await.map_err(|error| ToolError::new(error.to_string()))?;
     let name = file.name.unwrap_or_else(|| "file".to_owned());
     Ok(MediaFile { name, mime_type: file.mime_type, bytes })
-}
-
-/// Tells the model that a provider has failed. Its own text is only for the operator.
-fn failed(error: ModelError) -> ToolError {
-    ToolError::new(error.message)
 }

@@ -7,7 +7,7 @@ use edge_harness::platform::in_memory::{
     ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, ScriptedModels, SeededEntropy,
     models::answer,
 };
-use edge_harness::ports::Models;
+use edge_harness::ports::{Log, Models};
 use edge_harness::session::view::TurnAnswer;
 use edge_harness::testkit::TestSession;
 use edge_harness::tools::{Subagent, WebFetch, media, skills, subagent};
@@ -139,7 +139,8 @@ fn the_table_of_tools_has_every_built_in_tool() {
         let model = Some("scripted/model".to_owned());
         let settings = MediaModels { image: model.clone(), transcription: model.clone(), speech: model };
         let models: Rc<dyn Models> = Rc::new(ScriptedModels::new(|_| answer(Vec::new())));
-        let media = media::family(&models, &settings);
+        let log: Rc<dyn Log> = Rc::new(MemoryLog::default());
+        let media = media::family(&models, &log, &settings);
         proposer()
             .into_iter()
             .chain(in_background)

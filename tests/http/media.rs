@@ -1,4 +1,4 @@
-//! Images, PDFs and audio: in messages, as providers receive them, and made by tools.
+//! Images, PDFs and audio: in messages, as providers receive them, and as tools generate them.
 
 use crate::support::{Chat, PROVIDER_KEY, Script, World};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -145,7 +145,7 @@ fn large_files_are_left_out_and_newer_ones_come_first() {
 }
 
 /// Starts a server with the tools for images and audio.
-fn maker() -> &'static World {
+fn generator() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
         World::with(json!({
@@ -162,8 +162,8 @@ fn maker() -> &'static World {
 #[track_caller]
 fn call(chat: &Chat, model: &str, tool: &str, args: Value) -> Vec<Value> {
     let before = chat.log().len();
-    maker().model.script(model, Script::new().tool("c1", tool, args));
-    maker().model.script(model, Script::text(["Done."]));
+    generator().model.script(model, Script::new().tool("c1", tool, args));
+    generator().model.script(model, Script::text(["Done."]));
     chat.say("go");
     chat.log().split_off(before)
 }
@@ -174,12 +174,12 @@ fn find<'a>(log: &'a [Value], kind: &str) -> &'a Value {
 }
 
 #[test]
-fn tools_make_images_and_speech_and_write_down_recordings() {
-    let model = "gpt-4o-maker";
-    let chat = maker().chat(&format!("openai/{model}"));
+fn tools_generate_images_and_speech_and_transcribe_recordings() {
+    let model = "gpt-4o-generator";
+    let chat = generator().chat(&format!("openai/{model}"));
     let image = json!({"data": [{"b64_json": BASE64_STANDARD.encode(PNG)}],
         "usage": {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}});
-    maker().model.script("painter", Script::error(200, image.clone()));
+    generator().model.script("painter", Script::error(200, image.clone()));
     let log = call(&chat, model, "generate_image", json!({"prompt": "a cat", "shape": "landscape"}));
     let file = &find(&log, "tool.completed")["result"]["file"];
     assert_eq!((&file["mime_type"], &file["name"]), (&json!("image/png"), &json!("image.png")));
@@ -187,35 +187,35 @@ fn tools_make_images_and_speech_and_write_down_recordings() {
     let other = find(&log, "usage.other");
     assert_eq!((&other["purpose"], &other["model"]), (&json!("generate_image"), &json!("openai/painter")));
     assert_eq!((&other["usage"]["total_tokens"], &other["cost_usd"]), (&json!(30), &json!(0.2)));
-    let sent = maker().received("painter").pop().unwrap();
+    let sent = generator().received("painter").pop().unwrap();
     assert_eq!((&sent.body["prompt"], &sent.body["size"]), (&json!("a cat"), &json!("1536x1024")));
     let path = chat.path(&format!("/artifacts/{}", file["ref"].as_str().unwrap()));
     assert_eq!(chat.client.get(&path).body, PNG);
 
-    maker().model.script("painter", Script::error(200, image));
+    generator().model.script("painter", Script::error(200, image));
     let log = call(&chat, model, "edit_image", json!({"ref": file["ref"], "prompt": "a dog"}));
     assert_ne!(find(&log, "tool.completed")["result"]["file"]["ref"], file["ref"]);
 
     let speech = chat.client.with_header("content-type", "audio/wav");
     let speech = speech.send("POST", &chat.path("/attachments?name=a.wav"), b"RIFF").expect(201);
     let said = json!({"text": "Tea at five.", "usage": {"type": "duration", "seconds": 90}});
-    maker().model.script("listener", Script::error(200, said));
+    generator().model.script("listener", Script::error(200, said));
     let log = call(&chat, model, "transcribe", json!({"ref": speech["ref"]}));
     assert_eq!(find(&log, "tool.completed")["result"]["untrusted_text"], "Tea at five.");
     assert_eq!(find(&log, "usage.other")["cost_usd"], 0.75);
 
-    maker().model.script("speaker", Script::error(200, json!("sound")));
+    generator().model.script("speaker", Script::error(200, json!("sound")));
     let log = call(&chat, model, "speak", json!({"text": "Hello."}));
     assert_eq!(find(&log, "tool.completed")["result"]["file"]["mime_type"], "audio/mpeg");
     assert_eq!(find(&log, "usage.other")["cost_usd"], 0.6);
 }
 
 #[test]
-fn a_failed_maker_and_a_wrong_file_are_told_to_the_model_in_our_words() {
+fn the_model_reads_our_words_about_a_failed_provider_and_a_wrong_file() {
     let model = "gpt-4o-unlucky";
-    let chat = maker().chat(&format!("openai/{model}"));
+    let chat = generator().chat(&format!("openai/{model}"));
     let error = json!({"error": {"type": "server_error", "message": "account 42 is broken"}});
-    maker().model.script("painter", Script::error(500, error));
+    generator().model.script("painter", Script::error(500, error));
     let log = call(&chat, model, "generate_image", json!({"prompt": "a cat"}));
     let outcome = find(&log, "tool.completed");
     assert_eq!(outcome["outcome"], "failure");

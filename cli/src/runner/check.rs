@@ -14,7 +14,7 @@ use std::{fs, path::Path, time::Duration};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// The sandbox, if one can be set up.
-    pub sandbox: Option<Sandbox>,
+    pub sandbox: Sandbox,
     /// What it does not prevent, and must.
     pub missing: Vec<&'static str>,
     /// What it does not do, without which it is still worth its name.
@@ -38,8 +38,10 @@ pub async fn check() -> Result<Check, ToolError> {
             Err(error) => reason = error,
         }
     }
-    let missing = if reason.is_empty() { "everything" } else { "everything: the sandbox cannot be set up" };
-    Ok(Check { sandbox: None, missing: vec![missing], weaker: Vec::new() })
+    Err(ToolError::Other(format!(
+        "the sandbox cannot be set up on this machine: {reason}. Use a newer kernel, or start with --no-sandbox to run \
+         commands without protection"
+    )))
 }
 
 fn judge(sandbox: Sandbox, holes: Holes) -> Check {
@@ -60,7 +62,7 @@ fn judge(sandbox: Sandbox, holes: Holes) -> Check {
     if !sandbox.namespaces {
         weaker.extend(WITHOUT_NAMESPACES);
     }
-    Check { sandbox: Some(sandbox), missing, weaker }
+    Check { sandbox, missing, weaker }
 }
 
 /// Runs the probe in a sandbox; `Err` says why the sandbox cannot be set up.

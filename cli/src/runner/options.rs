@@ -73,7 +73,7 @@ impl Options {
             for what in weaker {
                 context.out.note(&format!("note: in the sandbox of this machine, {what}"));
             }
-            sandbox
+            Some(sandbox)
         };
         Ok(Machine::new(settings, sandbox)?)
     }

@@ -182,20 +182,15 @@ async fn gone(source: &mut impl Source, key: &CallKey, waiting: &mut Vec<Wait>) 
 impl News<'_> {
     /// Returns what `--json` prints, if it prints anything.
     pub fn to_json(&self) -> Option<Value> {
-        let about = |status: &str, key: &CallKey| json!({"status": status, "session": key.session, "call_id": key.call});
-        let mut json = match self {
-            Self::Started(wait) => about("started", &CallKey::of(&wait.session, &wait.call)),
-            Self::Answered(key, _) => about("answered", key),
-            Self::Dropped(key, _) => about("dropped", key),
+        let about = |status: &str, key: &CallKey, name: &str, value: &str| json!({"status": status, "session": key.session, "call_id": key.call, name: value});
+        Some(match self {
+            Self::Started(wait) => {
+                about("started", &CallKey::of(&wait.session, &wait.call), "tool", &wait.call.name)
+            }
+            Self::Answered(key, Answer::Answer(text)) => about("answered", key, "answer", text),
+            Self::Answered(key, Answer::Error(error)) => about("answered", key, "error", error),
+            Self::Dropped(key, error) => about("dropped", key, "reason", &error.to_string()),
             Self::Output(_) | Self::Lost(_) => return None,
-        };
-        match self {
-            Self::Started(wait) => json["tool"] = wait.call.name.as_str().into(),
-            Self::Answered(_, Answer::Answer(text)) => json["answer"] = text.as_str().into(),
-            Self::Answered(_, Answer::Error(error)) => json["error"] = error.as_str().into(),
-            Self::Dropped(_, error) => json["reason"] = error.to_string().into(),
-            Self::Output(_) | Self::Lost(_) => {}
-        }
-        Some(json)
+        })
     }
 }

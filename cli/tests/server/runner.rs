@@ -62,6 +62,15 @@ impl Project {
         answer["pending"][0]["call_id"].as_str().unwrap().to_owned()
     }
 
+    /// Starts a runner and a command that first writes into a pipe, and waits until the command has begun.
+    fn begin(&self, command: &str) -> (Child, Alive) {
+        let pipe = Alive::pipe(self);
+        let runner = self.runner(&[]);
+        let call = self.ask(&format!("{}{command}", Alive::COMMAND));
+        self.approve(&call);
+        (runner, Alive::begun(&pipe))
+    }
+
     fn approve(&self, call: &str) {
         let path = self.chat.path(&format!("/approvals/{call}"));
         let client = self.chat.client.with_header("prefer", "respond-async");
@@ -190,11 +199,7 @@ fn a_command_of_a_killed_runner_ends_and_is_not_repeated() {
     if !project.has_sandbox() {
         return;
     }
-    let pipe = Alive::pipe(&project);
-    let runner = project.runner(&[]);
-    let call = project.ask(&format!("{}(setsid sleep 1000 &); sleep 1000", Alive::COMMAND));
-    project.approve(&call);
-    let alive = Alive::begun(&pipe);
+    let (runner, alive) = project.begin("(setsid sleep 1000 &); sleep 1000");
     kill(runner);
     alive.ended();
     let runner = project.runner(&[]);
@@ -211,12 +216,9 @@ fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
     if !project.has_sandbox() {
         return;
     }
-    let (pipe, release) = (Alive::pipe(&project), project.root.join("release"));
+    let release = project.root.join("release");
     assert!(Command::new("mkfifo").arg(&release).status().unwrap().success());
-    let runner = project.runner(&[]);
-    let call = project.ask(&format!("{}cat release; echo finished", Alive::COMMAND));
-    project.approve(&call);
-    let alive = Alive::begun(&pipe);
+    let (runner, alive) = project.begin("cat release; echo finished");
     server.kill();
     fs::write(&release, "").unwrap();
     alive.ended();
@@ -238,11 +240,7 @@ fn an_aborted_turn_ends_its_command() {
     if !project.has_sandbox() {
         return;
     }
-    let pipe = Alive::pipe(&project);
-    let runner = project.runner(&[]);
-    let call = project.ask(&format!("{}sleep 1000", Alive::COMMAND));
-    project.approve(&call);
-    let alive = Alive::begun(&pipe);
+    let (runner, alive) = project.begin("sleep 1000");
     project.chat.post("/abort", json!({})).expect(200);
     alive.ended();
     // The runner serves the next turn.
@@ -259,11 +257,7 @@ fn ctrl_c_ends_the_command_answers_the_call_and_leaves() {
     if !project.has_sandbox() {
         return;
     }
-    let pipe = Alive::pipe(&project);
-    let runner = project.runner(&[]);
-    let call = project.ask(&format!("{}sleep 1000", Alive::COMMAND));
-    project.approve(&call);
-    let alive = Alive::begun(&pipe);
+    let (runner, alive) = project.begin("sleep 1000");
     signal(&runner, "INT");
     alive.ended();
     let output = runner.wait_with_output().unwrap();

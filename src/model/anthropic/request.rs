@@ -197,7 +197,6 @@ fn blocks<'a>(part: &'a Part, media: &'a RequestMedia) -> impl Iterator<Item = B
         match content.kind {
             MediaKind::Image => Some(Block::Image { source, cache_control: None }),
             MediaKind::Pdf => Some(Block::Document { source, cache_control: None }),
-            // The API has no block for audio.
             MediaKind::Audio => None,
         }
     });

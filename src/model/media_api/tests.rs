@@ -29,9 +29,12 @@ fn an_image_is_generated() {
         200,
         format!(r#"{{"data": [{{"b64_json": "eA=="}}], "output_format": "webp", "usage": {usage}}}"#),
     );
-    let made = media.image(image(None)).now_or_never().unwrap().unwrap();
-    assert_eq!(made.result, MadeFile { mime_type: "image/webp".into(), bytes: Bytes::from_static(b"x") });
-    assert_eq!((made.usage.input_tokens, made.usage.total_tokens), (5, 12));
+    let response = media.image(image(None)).now_or_never().unwrap().unwrap();
+    assert_eq!(
+        response.result,
+        GeneratedFile { mime_type: "image/webp".into(), bytes: Bytes::from_static(b"x") }
+    );
+    assert_eq!((response.usage.input_tokens, response.usage.total_tokens), (5, 12));
     let sent = &http.requests()[0];
     assert_eq!(sent.url, "https://host/v1/images/generations");
     assert!(sent.headers.contains(&("authorization".into(), "Bearer sk-secret".into())));
@@ -63,8 +66,11 @@ fn a_recording_is_transcribed_and_its_duration_counted() {
     let (media, http) = media(200, r#"{"text": "Hello.", "usage": {"type": "duration", "seconds": 90}}"#);
     let recording =
         MediaFile { name: "a.wav".into(), mime_type: "audio/wav".into(), bytes: Bytes::from_static(b"RIFF") };
-    let made = media.transcribe("whisper-1", recording, Some("en")).now_or_never().unwrap().unwrap();
-    assert_eq!(made, Made { result: "Hello.".into(), usage: Usage::default(), seconds: Some(90.0) });
+    let response = media.transcribe("whisper-1", recording, Some("en")).now_or_never().unwrap().unwrap();
+    assert_eq!(
+        response,
+        MediaResponse { result: "Hello.".into(), usage: Usage::default(), seconds: Some(90.0) }
+    );
     let body = String::from_utf8(http.requests()[0].body.clone().unwrap().to_vec()).unwrap();
     assert!(body.contains("name=\"language\"\r\n\r\nen\r\n"), "{body}");
 }
@@ -73,8 +79,11 @@ fn a_recording_is_transcribed_and_its_duration_counted() {
 fn a_text_is_spoken() {
     let (media, http) = media(200, "mp3");
     let request = SpeechRequest { model: "tts-1".into(), text: "Hello.".into(), voice: None };
-    let made = media.speak(request).now_or_never().unwrap().unwrap();
-    assert_eq!(made.result, MadeFile { mime_type: "audio/mpeg".into(), bytes: Bytes::from_static(b"mp3") });
+    let response = media.speak(request).now_or_never().unwrap().unwrap();
+    assert_eq!(
+        response.result,
+        GeneratedFile { mime_type: "audio/mpeg".into(), bytes: Bytes::from_static(b"mp3") }
+    );
     let body: Value = serde_json::from_slice(http.requests()[0].body.as_ref().unwrap()).unwrap();
     assert_eq!(body["voice"], "alloy");
 }

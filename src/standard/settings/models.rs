@@ -1,8 +1,10 @@
 //! Settings of models.
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
-use crate::model::{AcceptedMedia, CustomProvider, Prices, Windows};
+use crate::model::{AcceptedMedia, CustomProvider, NegativePrice, Prices, Windows};
+use crate::ports::media::MediaPrice;
 use crate::types::{ModelList, model_list::check_pattern};
+use std::collections::BTreeMap;
 
 /// Maximum number of models that take over.
 pub const MAX_FALLBACKS: usize = 4;
@@ -201,11 +203,15 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "MEDIA_PRICES",
             kind: Kind::Variable(|config, text| {
-                config.models.media_prices = value::json(text)?;
+                let prices: BTreeMap<String, MediaPrice> = value::json(text)?;
+                match prices.iter().find(|(_, price)| price.is_negative()) {
+                    Some((id, _)) => return Err(NegativePrice(id.clone()).into()),
+                    None => config.models.media_prices = prices,
+                }
                 Ok(())
             }),
             default: "",
-            expects: r#"JSON {"provider/model": {"image"?, "minute"?, "million_characters"?}}"#,
+            expects: r#"JSON {"provider/model": {"image"?, "minute"?, "million_characters"?}} with prices from 0"#,
             doc: "What models for images and audio cost in US dollars besides their tokens: for an image, a minute of a \
                   recording, and a million characters that are spoken. The price of tokens is in \
                   [MODEL_PRICES](#model_prices).",

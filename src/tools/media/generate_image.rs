@@ -1,6 +1,6 @@
 //! The tools `generate_image` and `edit_image`.
 
-use super::{Billed, Maker, Output, failed, read, store};
+use super::{BilledUnits, ConfiguredModel, Output, read, store};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::media::{ImageRequest, MediaFile};
 use crate::types::Effect;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 const MAX_PROMPT: usize = 4_000;
 
 /// The `generate_image` tool.
-pub struct GenerateImage(pub(super) Maker);
+pub struct GenerateImage(pub(super) ConfiguredModel);
 
 /// The arguments of `generate_image`.
 #[derive(Deserialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub struct GenerateArgs {
 }
 
 /// The `edit_image` tool.
-pub struct EditImage(pub(super) Maker);
+pub struct EditImage(pub(super) ConfiguredModel);
 
 /// The arguments of `edit_image`.
 #[derive(Deserialize, JsonSchema)]
@@ -61,7 +61,7 @@ impl Tool for GenerateImage {
     type Args = GenerateArgs;
     type Output = Output;
     const NAME: &'static str = "generate_image";
-    const DESCRIPTION: &'static str = "Creates an image from a description, and stores it as a file of this conversation, which the user sees.";
+    const DESCRIPTION: &'static str = "Creates an image from a description, and stores it as a file of this conversation, which the user can open.";
     const EFFECT: Effect = Effect::Network;
 
     async fn run(&self, args: GenerateArgs, cx: ToolContext) -> Result<Output, ToolError> {
@@ -87,7 +87,7 @@ impl Tool for EditImage {
 }
 
 async fn make(
-    maker: &Maker,
+    configured: &ConfiguredModel,
     prompt: String,
     shape: Option<Shape>,
     original: Option<MediaFile>,
@@ -96,9 +96,10 @@ async fn make(
     if prompt.chars().count() > MAX_PROMPT {
         return Err(ToolError::new(format!("the prompt has more than {MAX_PROMPT} characters")));
     }
-    let (provider, model) = maker.find()?;
+    let (provider, model) = configured.find(cx)?;
     let size = shape.map(|shape| shape.size().to_owned());
-    let made = provider.image(ImageRequest { model, prompt, size, original }).await.map_err(failed)?;
-    maker.bill(&made, &Billed { images: 1, ..Billed::default() }, cx);
-    store(made.result, "image", cx).await
+    let response = provider.image(ImageRequest { model, prompt, size, original }).await;
+    let response = response.map_err(|error| configured.failed(cx, error))?;
+    configured.count_usage(&response, &BilledUnits { images: 1, ..BilledUnits::default() }, cx);
+    store(response.result, "image", cx).await
 }

@@ -1,6 +1,6 @@
 //! The `speak` tool.
 
-use super::{Billed, Maker, Output, failed, store};
+use super::{BilledUnits, ConfiguredModel, Output, store};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::media::SpeechRequest;
 use crate::types::Effect;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 const MAX_TEXT: usize = 4_096;
 
 /// The `speak` tool.
-pub struct Speak(pub(super) Maker);
+pub struct Speak(pub(super) ConfiguredModel);
 
 /// The arguments of `speak`.
 #[derive(Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ impl Tool for Speak {
     type Output = Output;
     const NAME: &'static str = "speak";
     const DESCRIPTION: &'static str =
-        "Speaks a text, and stores the recording as a file of this conversation, which the user can play.";
+        "Speaks a text, and stores the recording as a file of this conversation, which the user can open.";
     const EFFECT: Effect = Effect::Network;
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Output, ToolError> {
@@ -36,11 +36,11 @@ impl Tool for Speak {
             return Err(ToolError::new(format!("the text has more than {MAX_TEXT} characters")));
         }
         let work = async {
-            let (provider, model) = self.0.find()?;
+            let (provider, model) = self.0.find(&cx)?;
             let request = SpeechRequest { model, text: args.text, voice: args.voice };
-            let made = provider.speak(request).await.map_err(failed)?;
-            self.0.bill(&made, &Billed { characters, ..Billed::default() }, &cx);
-            store(made.result, "speech", &cx).await
+            let response = provider.speak(request).await.map_err(|error| self.0.failed(&cx, error))?;
+            self.0.count_usage(&response, &BilledUnits { characters, ..BilledUnits::default() }, &cx);
+            store(response.result, "speech", &cx).await
         };
         cx.unless_canceled(work).await?
     }

@@ -1,13 +1,13 @@
 //! The `transcribe` tool.
 
-use super::{Billed, Maker, failed, read};
+use super::{BilledUnits, ConfiguredModel, read};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The `transcribe` tool.
-pub struct Transcribe(pub(super) Maker);
+pub struct Transcribe(pub(super) ConfiguredModel);
 
 /// The arguments of `transcribe`.
 #[derive(Deserialize, JsonSchema)]
@@ -36,11 +36,12 @@ impl Tool for Transcribe {
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Transcript, ToolError> {
         let work = async {
             let recording = read(&args.r#ref, "audio/", &cx).await?;
-            let (provider, model) = self.0.find()?;
+            let (provider, model) = self.0.find(&cx)?;
             let language = args.language.as_deref();
-            let made = provider.transcribe(&model, recording, language).await.map_err(failed)?;
-            self.0.bill(&made, &Billed::default(), &cx);
-            Ok(Transcript { untrusted_text: made.result })
+            let response = provider.transcribe(&model, recording, language).await;
+            let response = response.map_err(|error| self.0.failed(&cx, error))?;
+            self.0.count_usage(&response, &BilledUnits::default(), &cx);
+            Ok(Transcript { untrusted_text: response.result })
         };
         cx.unless_canceled(work).await?
     }

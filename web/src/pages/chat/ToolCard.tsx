@@ -34,6 +34,7 @@ export function ToolCard({ item, pending, store }: { item: ToolItem; pending: Pe
 function Result({ outcome, store }: { outcome: EventOf<"tool.completed">; store: ChatStore }) {
   const artifact = outcome.outcome === "artifact" ? outcome.result : undefined;
   const isResult = "result" in outcome;
+  const file = isResult ? storedFile(outcome.result) : undefined;
   const text = pretty(artifact?.preview ?? (isResult ? outcome.result : outcome.reason));
   return (
     <>
@@ -42,8 +43,17 @@ function Result({ outcome, store }: { outcome: EventOf<"tool.completed">; store:
       {artifact && (
         <button type="button" onClick={() => store.attempt(() => save(store.session, artifact.ref, `${artifact.ref}.txt`))}>Download all of it</button>
       )}
+      {file && <button type="button" onClick={() => store.attempt(() => save(store.session, file.ref, file.name))}>Download {file.name}</button>}
     </>
   );
+}
+
+/** Returns the file that a tool has stored, such as an image. */
+function storedFile(result: unknown): { ref: string; name: string } | undefined {
+  if (result === null || typeof result !== "object" || !("file" in result)) return undefined;
+  const file = result.file;
+  if (file === null || typeof file !== "object" || !("ref" in file) || typeof file.ref !== "string") return undefined;
+  return { ref: file.ref, name: "name" in file && typeof file.name === "string" ? file.name : file.ref };
 }
 
 /** Returns the arguments on one line: the texts among them, which say most, or else all. */
