@@ -19,6 +19,7 @@ use super::response::{self, Body, Response, ResponseExt};
 use super::tenants::{existing_tenant, view};
 use super::{page, usage};
 use crate::memory::Memories;
+use crate::ports::ledger::UsagePages;
 use crate::ports::{Directory, Ledger, SessionReader, directory::DirectoryError};
 use crate::standard::agents::Agents;
 use crate::types::{AuditAction, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, UserId};
@@ -199,27 +200,24 @@ impl Export {
             self.write_keys(part).await;
             self.write_agents(part).await;
         }
-        part.spend(1);
         let from = self.today.earlier(usage::MAX_DAYS - 1);
         part.begin("usage.ndjson").await;
-        let (user, mut after) = (self.subject.user.as_ref(), None);
+        let user = self.subject.user.as_ref();
+        let mut pages = UsagePages::new(self.ledger.as_ref(), &self.subject.tenant, from, self.today);
         loop {
-            let page = match self.ledger.usage(&self.subject.tenant, from, self.today, after.as_deref()).await
-            {
-                Ok(page) => page,
+            match pages.next().await {
+                Ok(Some(rows)) => {
+                    part.spend(1);
+                    for row in rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
+                        part.line(&usage::row(row)).await;
+                    }
+                }
+                Ok(None) => break,
                 Err(error) => {
                     part.fail("usage.ndjson", "incomplete: the usage is unavailable", error);
                     break;
                 }
-            };
-            for row in page.rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
-                part.line(&usage::row(row)).await;
             }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-            part.spend(1);
         }
         part.end().await;
         None

@@ -5,6 +5,7 @@ use super::page;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response};
 use super::tenants::existing_tenant;
+use crate::ports::ledger::UsagePages;
 use crate::types::{Day, Problem, StorageUse, TenantId, UsageKey, UsageRow, UsageTotals, UserId};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -71,16 +72,11 @@ async fn respond(
     let (limit, after) = (page::limit(request)?, page::cursor::<String>(request)?);
     let storage = gateway.directory.storage(tenant, user).await?;
     let (mut groups, mut total) = (BTreeMap::<String, UsageTotals>::new(), UsageTotals::default());
-    let mut read_to = None;
-    loop {
-        let read = gateway.ledger.usage(tenant, from, to, read_to.as_deref()).await?;
-        for row in read.rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
+    let mut pages = UsagePages::new(gateway.ledger.as_ref(), tenant, from, to);
+    while let Some(rows) = pages.next().await? {
+        for row in rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
             *groups.entry(group.of(&row.key)).or_default() += row.totals;
             total += row.totals;
-        }
-        read_to = read.next;
-        if read_to.is_none() {
-            break;
         }
     }
     let mut stored = BTreeMap::<String, StorageUse>::new();

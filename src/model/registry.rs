@@ -183,7 +183,11 @@ impl Parts {
     fn built_in(&self, provider: &Provider) -> Entry {
         let name = provider.name;
         let Credentials { key, base_url } = self.settings.of(name);
-        let (mut wire, mut media) = (None, None);
+        let wire = match &provider.transport {
+            Transport::Http { wire, .. } => Some(*wire),
+            Transport::WorkersAi | Transport::Demo => None,
+        };
+        let mut media = None;
         let model = match &provider.transport {
             // A self-hosted server may need no key; the public one always does.
             Transport::Http { key: secret, .. } if key.is_none() && base_url.is_none() => {
@@ -192,7 +196,6 @@ impl Parts {
             Transport::Http { wire: own, default_base_url, .. } => {
                 let base_url = base_url.unwrap_or_else(|| (*default_base_url).to_owned());
                 let endpoint = Endpoint { base_url, key };
-                wire = Some(*own);
                 media = own.has_media_api().then(|| self.media_api(name, endpoint.clone()));
                 Ok(self.http(name, *own, endpoint))
             }
@@ -345,6 +348,17 @@ mod tests {
             key(s, "anthropic");
         });
         assert_eq!(both.default_model(), "anthropic/claude-sonnet-4-5");
+    }
+
+    #[test]
+    fn no_setting_makes_a_protocol_carry_what_it_cannot() {
+        let all = vec![MediaKind::Image, MediaKind::Pdf, MediaKind::Audio];
+        let ids = ["openai/gpt-x", "anthropic/claude-x"];
+        let registry = registry(|s| {
+            s.media = AcceptedMedia(ids.map(|id| (id.to_owned(), all.clone())).into());
+        });
+        let takes = |id: &str| all.iter().map(|kind| registry.takes(id, *kind)).collect::<Vec<_>>();
+        assert_eq!(ids.map(takes), [vec![true; 3], vec![true, true, false]]);
     }
 
     #[test]

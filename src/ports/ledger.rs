@@ -23,19 +23,15 @@ pub type LedgerResult<T> = Result<T, LedgerError>;
 /// The ledgers of all tenants. After an error, a message may or may not have arrived; it can be sent again.
 ///
 /// ```
-/// # use edge_harness::ports::{Ledger, ledger::LedgerResult};
+/// # use edge_harness::ports::{Ledger, ledger::{LedgerResult, UsagePages}};
 /// # use edge_harness::types::{Day, TenantId};
 /// /// Returns the number of a tenant's turns on a day.
 /// async fn turns_on(ledger: &dyn Ledger, tenant: &TenantId, day: Day) -> LedgerResult<u64> {
-///     let (mut turns, mut after) = (0, None);
-///     loop {
-///         let page = ledger.usage(tenant, day, day, after.as_deref()).await?;
-///         turns += page.rows.iter().map(|row| row.totals.turns).sum::<u64>();
-///         after = page.next;
-///         if after.is_none() {
-///             return Ok(turns);
-///         }
+///     let (mut turns, mut pages) = (0, UsagePages::new(ledger, tenant, day, day));
+///     while let Some(rows) = pages.next().await? {
+///         turns += rows.iter().map(|row| row.totals.turns).sum::<u64>();
 ///     }
+///     Ok(turns)
 /// }
 /// ```
 #[async_trait(?Send)]
@@ -62,4 +58,35 @@ pub trait Ledger {
     ) -> LedgerResult<UsagePage>;
     /// Erases the ledger of a tenant.
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()>;
+}
+
+/// Reads the usage of a tenant page by page.
+pub struct UsagePages<'a> {
+    ledger: &'a dyn Ledger,
+    tenant: &'a TenantId,
+    from: Day,
+    to: Day,
+    after: Option<String>,
+    is_over: bool,
+}
+
+impl<'a> UsagePages<'a> {
+    /// Reads the days `from` to `to`, both included.
+    pub fn new(ledger: &'a dyn Ledger, tenant: &'a TenantId, from: Day, to: Day) -> Self {
+        Self { ledger, tenant, from, to, after: None, is_over: false }
+    }
+
+    /// Returns the rows of the next page; `None` after the last one.
+    ///
+    /// # Errors
+    /// If the ledger cannot be reached.
+    pub async fn next(&mut self) -> LedgerResult<Option<Vec<UsageRow>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let page = self.ledger.usage(self.tenant, self.from, self.to, self.after.as_deref()).await?;
+        self.is_over = page.next.is_none();
+        self.after = page.next;
+        Ok(Some(page.rows))
+    }
 }

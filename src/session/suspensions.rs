@@ -25,11 +25,7 @@ impl Row {
     pub fn of(kind: WaitKind) -> Self {
         match kind {
             WaitKind::Approval => Self::Approval,
-            WaitKind::Question
-            | WaitKind::Plan
-            | WaitKind::External
-            | WaitKind::Subagent
-            | WaitKind::Auth => Self::Answer,
+            WaitKind::Question | WaitKind::Plan | WaitKind::External | WaitKind::Subagent => Self::Answer,
         }
     }
 

@@ -25,8 +25,6 @@ pub enum WaitKind {
     External,
     /// The result of a subagent's task.
     Subagent,
-    /// The user's consent at another server, at the URL of the payload.
-    Auth,
 }
 
 /// What a call waits for, with the data of each kind.
@@ -42,8 +40,6 @@ pub enum Wait {
     External(Value),
     /// The result of a child's task.
     Child(ChildWait),
-    /// The user's consent at another server, with this payload.
-    Auth(Value),
 }
 
 /// A call that waits for a child.
@@ -70,7 +66,6 @@ impl Wait {
             WaitKind::Question => Self::Question(payload),
             WaitKind::Plan => Self::Plan(payload),
             WaitKind::External => Self::External(payload),
-            WaitKind::Auth => Self::Auth(payload),
             WaitKind::Subagent => {
                 let mut payload = payload;
                 let theirs = payload.as_object_mut().and_then(|payload| payload.remove("pending"));
@@ -92,7 +87,6 @@ impl Wait {
             Self::Plan(_) => WaitKind::Plan,
             Self::External(_) => WaitKind::External,
             Self::Child(_) => WaitKind::Subagent,
-            Self::Auth(_) => WaitKind::Auth,
         }
     }
 
@@ -100,9 +94,7 @@ impl Wait {
     pub fn payload(&self) -> Value {
         match self {
             Self::Approval => Value::Null,
-            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) | Self::Auth(payload) => {
-                payload.clone()
-            }
+            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) => payload.clone(),
             Self::Child(child) => {
                 let mut payload = json!(child.task);
                 if !child.pending.is_empty() {

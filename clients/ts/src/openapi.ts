@@ -4739,7 +4739,7 @@ export interface components {
             window: components["schemas"]["ShownWindow"];
         };
         /** @description What a call waits for, as clients see it. */
-        WaitKind: "approval" | "question" | "plan" | "external" | "subagent" | "auth";
+        WaitKind: "approval" | "question" | "plan" | "external" | "subagent";
         /** @description How much of the model's context window the last request and its response took, in tokens. */
         WindowUse: {
             /** @description Tokens of the whole window. */
