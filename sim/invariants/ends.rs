@@ -1,6 +1,6 @@
 //! The ends of turns: invariants 2, 3 and 4.
 
-use super::view::{Turn, View};
+use super::view::{Turn, View, ends_task};
 use crate::{ledger::Ledger, model::TOKENS, scenario::Flaky, world::Node};
 use edge_harness::types::Budget;
 use serde_json::{Value, json};
@@ -121,8 +121,7 @@ pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
         let thoughts = thoughts.filter(|entry| entry.kind == "turn.reflected" && entry.value["stub"] != true);
         // A background task that ends returns what it has not used, so a turn that had reached its bound goes on.
         let records = view.entries.iter().filter(|entry| (start.seq..=end.seq).contains(&entry.seq));
-        let is_task = |kind: &str| ["task.completed", "task.failed", "task.canceled"].contains(&kind);
-        let returned = records.filter(|entry| is_task(&entry.kind)).count() as u64;
+        let returned = records.filter(|entry| ends_task(&entry.kind)).count() as u64;
         asked(ledger, turn, &budget, deadline, thoughts.count() as u64, returned, &over);
 
         let runs = ledger.runs.borrow();

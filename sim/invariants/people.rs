@@ -1,6 +1,6 @@
 //! Decisions by people: invariant 11.
 
-use super::view::{Call, Entry, Turn, View};
+use super::view::{Call, Entry, Turn, View, ends_task};
 use super::{
     calls::runs_of,
     ends::RECOVERY_MS,
@@ -82,8 +82,15 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node,
                 most == Verdict::Denied || (is_approval && least == Verdict::Runs)
             })
         };
+        // Whether the calls are subagents', for which the turn may have had nothing left until a background task ended.
+        let returned = |at: u64| {
+            let mut between = view.entries.iter().filter(|entry| entry.at >= at && entry.seq < wait.seq);
+            pending.is_empty() && between.any(|entry| ends_task(&entry.kind))
+        };
         for call in turn.calls.iter().filter(|call| Some(&call.message) == message) {
-            let early = |moment: u64, at: u64| moment < over.moment && !(moment < wait.moment && changed(at));
+            let early = |moment: u64, at: u64| {
+                moment < over.moment && !(moment < wait.moment && (changed(at) || returned(at)))
+            };
             if runs.iter().any(|run| run.call_id == call.id && early(run.began, run.at)) {
                 ledger.find(11, format!("{} ran before its step was resolved", call.id));
             }

@@ -99,6 +99,11 @@ impl View {
     }
 }
 
+/// Returns whether a record of this kind ends a background task, whose turn gets back what the task has not used.
+pub fn ends_task(kind: &str) -> bool {
+    matches!(kind, "task.completed" | "task.failed" | "task.canceled")
+}
+
 /// The JSON of a record as clients read it: the end of a turn has its reply, of which the log has only the message.
 fn as_sent(stored: &StoredRecord, earlier: &[Entry]) -> String {
     if !is_end(&stored.kind) {
