@@ -2,7 +2,9 @@
 //! observations.
 
 mod gateway;
+pub mod inbox;
 mod people;
+mod runners;
 
 use super::{
     caller::Caller,

@@ -13,6 +13,8 @@
 //! | `subagents` | 12 a task is done once, and its result is the call's |
 //! | `background` | 20 each background task ends once, and its result is shown |
 //! | `accounts` | 13 usage and slots of tenants do not drift, and slots are within the limit · 18 the audit trail has each decision once |
+//! | `client::inbox` | 21 the inbox has the calls that wait, and its readers know them |
+//! | `claims` | 22 a call that a runner has claimed is its own |
 //! | `permits`, `rules` | 14 no denied call starts · 15 no unapproved call starts · 16 `by` is who decided · 17 newer rules stay |
 //!
 //! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
@@ -21,6 +23,7 @@
 mod accounts;
 mod background;
 mod calls;
+mod claims;
 mod context;
 mod ends;
 mod fallback;
@@ -33,6 +36,7 @@ mod subagents;
 mod view;
 
 use super::{
+    client,
     ledger::Ledger,
     world::{Node, World},
 };
@@ -51,6 +55,7 @@ pub fn check(world: &World) {
     subagents::check(world, &views);
     background::check(world, &views);
     accounts::check(world, &views);
+    client::inbox::check(world);
     for (node, view) in &views {
         let scenario = ledger.scenario.sessions.get(node.place);
         if scenario.is_some_and(|scenario| scenario.erased) && world.witnesses.borrow()[node.place].erased {
@@ -89,6 +94,7 @@ pub fn check(world: &World) {
         let witness = &witnesses[node.place];
         readers::streams(ledger, view, witness);
         people::submissions(world, view, witness, node);
+        claims::check(world, view, witness, node);
         permits::check(world, view, &book, node, sender, witness);
         if let Some(scenario) = scenario {
             context::indexed(ledger, view, node);

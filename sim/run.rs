@@ -15,6 +15,7 @@ pub fn run(scenario: &Scenario, traced: bool) -> Rc<World> {
     let mut scenario = scenario.clone();
     let world = World::new(&mut scenario, traced);
     client::start(&world, &mut scenario.dice);
+    client::inbox::start(&world);
     end(&world);
     world
 }
@@ -39,6 +40,9 @@ fn end(world: &Rc<World>) {
     world.nodes().iter().for_each(|node| node.disk.heal());
     if !world.run(SETTLE_MS, |world| world.all_nodes(invariants::has_reported)) {
         world.ledger.find(13, "a session never reports its usage");
+    }
+    if !world.run(SETTLE_MS, |world| world.all_nodes(client::inbox::has_left)) {
+        world.ledger.find(21, "a session never leaves the inbox");
     }
     world.nodes().iter().for_each(|node| node.crash(world));
     client::read_remaining(world);

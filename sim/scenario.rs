@@ -41,6 +41,8 @@ pub struct Scenario {
     pub ledger_unanswered: Vec<u64>,
     /// Whether another model takes over when the model fails.
     pub falls_back: bool,
+    /// Whether a client may run a call of an external tool again that another client has claimed.
+    pub lends_again: bool,
     pub context: ContextScenario,
     pub people: PeopleScenario,
     pub subagents: SubagentsScenario,
@@ -216,6 +218,7 @@ impl Scenario {
         let ledger_down = ledger.chance(20).then(|| (from, from + ledger.within(10, 8_000)));
         let ledger_unanswered = (0..ledger.pick(&[0, 0, 1, 2])).map(|_| ledger.below(12_000)).collect();
         let falls_back = ledger.chance(30);
+        let lends_again = ledger.chance(50);
         let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
         other.roll();
@@ -238,6 +241,7 @@ impl Scenario {
             ledger_down,
             ledger_unanswered,
             falls_back,
+            lends_again,
             context,
             people,
             subagents,

@@ -84,6 +84,11 @@ impl Drop for Running {
     }
 }
 
+/// Returns whether a client may run a call again that another client has claimed.
+pub fn may_repeat(ledger: &Ledger, name: &str) -> bool {
+    name == "lend" && ledger.scenario.lends_again
+}
+
 impl DynTool for SimTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
@@ -101,6 +106,7 @@ impl DynTool for SimTool {
             category: category(self.name),
             control: false,
             suspends: self.suspends(),
+            client_may_repeat: may_repeat(&self.ledger, self.name),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Witness {
     pub posts: Vec<(usize, bool, Fate)>,
     /// The decisions and answers that people sent.
     pub submissions: Vec<Submission>,
+    /// The claims that were granted.
+    pub claims: Vec<Claimed>,
     /// Turns whose complete response was received, with the response.
     pub answers: Vec<(String, Value)>,
     /// Streamed turns.
@@ -61,6 +63,8 @@ pub struct Submission {
     pub call_id: String,
     /// Whether it is an answer instead of a decision.
     pub answers: bool,
+    /// Whether the call waits for a client that runs the tool.
+    pub external: bool,
     pub body: Value,
     /// Whether it must be rejected, because it is invalid or for other arguments.
     pub wrong: bool,
@@ -75,6 +79,17 @@ impl Submission {
     pub fn declines(&self) -> bool {
         self.body["decision"] == "decline"
     }
+}
+
+/// A claim that was granted.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    pub call_id: String,
+    pub runner: &'static str,
+    /// When it was sent, and when the response arrived.
+    pub at: (u64, u64),
+    /// When it ends.
+    pub until: u64,
 }
 
 /// A patch of a session's permissions that was sent, and the response.

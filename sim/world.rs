@@ -1,9 +1,11 @@
 //! A simulated world: its objects and their environment.
 
 mod accounts;
+mod inboxes;
 mod node;
 
 use super::{
+    client::inbox::InboxReader,
     dice::Dice,
     disk::Disk,
     ledger::Ledger,
@@ -17,8 +19,8 @@ use edge_harness::agent::{HarnessAgent, Settings};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::one_shot::OneShotModel;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp,
-    SeededEntropy,
+    InMemoryDirectory, InMemoryInbox, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
+    ScriptedHttp, SeededEntropy,
 };
 use edge_harness::ports::PeerError;
 use edge_harness::standard::{Standard, builder};
@@ -27,6 +29,7 @@ use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     rc::Rc,
 };
 
@@ -40,6 +43,11 @@ pub struct World {
     pub accounts: Rc<InMemoryLedger>,
     /// Number of their responses that were lost so far, or will be next.
     accounts_lost: Cell<u32>,
+    pub inbox: Rc<InMemoryInbox>,
+    /// When the inbox was last unreachable, or a response of it was lost; 0 if never.
+    pub inbox_trouble_at: Cell<u64>,
+    /// What the readers of the inbox have received.
+    pub inbox_readers: RefCell<BTreeMap<TenantId, InboxReader>>,
     pub blobs: Rc<MemoryBlobs>,
     pub entropy: Rc<SeededEntropy>,
     /// The observations of clients, by node.
@@ -50,6 +58,8 @@ pub struct World {
     pub closing: Cell<bool>,
     /// The dice for messages between sessions.
     chance: RefCell<Dice>,
+    /// The dice for notices to the inbox, and for its readers.
+    pub notices: RefCell<Dice>,
     /// The dice for the isolates that send requests.
     pub isolates: RefCell<Dice>,
     nodes: RefCell<Vec<Rc<Node>>>,
@@ -61,19 +71,24 @@ impl World {
     pub fn new(scenario: &mut Scenario, traced: bool) -> Rc<Self> {
         let sched = Sched::new(scenario.dice.fork());
         let ledger = Ledger::new(Rc::clone(&sched), scenario.clone(), traced);
-        let accounts = Rc::new(InMemoryLedger::new(Rc::new(SimClock(Rc::clone(&sched)))));
+        let clock = Rc::new(SimClock(Rc::clone(&sched)));
+        let accounts = Rc::new(InMemoryLedger::new(clock.clone()));
         let world = Rc::new(Self {
             sched,
             ledger,
             directory: Rc::default(),
             accounts,
             accounts_lost: Cell::new(0),
+            inbox: Rc::new(InMemoryInbox::new(clock)),
+            inbox_trouble_at: Cell::new(0),
+            inbox_readers: RefCell::default(),
             blobs: Rc::default(),
             entropy: Rc::default(),
             witnesses: RefCell::default(),
             busy: Cell::new(0),
             closing: Cell::new(false),
             chance: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 1)),
+            notices: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 3)),
             isolates: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 2)),
             nodes: RefCell::default(),
             agent: RefCell::default(),
@@ -243,13 +258,19 @@ impl World {
     fn apply_outages(&self) {
         self.directory.down.set(self.within(self.ledger.scenario.directory_down));
         self.blobs.down.set(self.within(self.ledger.scenario.blobs_down));
+        let scenario = &self.ledger.scenario;
+        let ledger_down = self.within(scenario.ledger_down);
+        let ms = self.sched.now() - START;
+        let lost = scenario.ledger_unanswered.iter().filter(|at| **at <= ms).count();
+        let lost = u32::try_from(lost).unwrap_or_default();
+        let more = lost - self.accounts_lost.replace(lost);
+        self.inbox.down.set(ledger_down);
+        self.inbox.unanswered.set(self.inbox.unanswered.get() + more);
+        if ledger_down || self.inbox.unanswered.get() > 0 {
+            self.inbox_trouble_at.set(self.sched.now());
+        }
         if self.limits().quota().is_empty() {
-            let scenario = &self.ledger.scenario;
-            self.accounts.down.set(self.within(scenario.ledger_down));
-            let ms = self.sched.now() - START;
-            let lost = scenario.ledger_unanswered.iter().filter(|at| **at <= ms).count();
-            let lost = u32::try_from(lost).unwrap_or_default();
-            let more = lost - self.accounts_lost.replace(lost);
+            self.accounts.down.set(ledger_down);
             self.accounts.unanswered.set(self.accounts.unanswered.get() + more);
         }
     }

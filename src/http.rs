@@ -48,6 +48,7 @@ pub mod owner;
 mod page;
 mod patch;
 pub mod pattern;
+mod pending;
 pub mod placement;
 pub mod range;
 mod readiness;

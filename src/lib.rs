@@ -27,6 +27,7 @@ pub mod context;
 pub mod follow_ups;
 pub mod hooks;
 pub mod http;
+pub mod inbox;
 pub mod ledger;
 pub mod mcp;
 pub mod memory;

@@ -20,9 +20,9 @@ use crate::agent::{
 use crate::memory::{Memories, MemorySettings};
 use crate::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use crate::platform::in_memory::{
-    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemoryLedger, InMemorySpaces, ManualClock,
-    MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels,
-    SeededEntropy, TaskPool, models::ScriptedResponse,
+    InMemoryCredentials, InMemoryDirectory, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemorySpaces,
+    ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, NoPeers, ScriptedHttp,
+    ScriptedModels, SeededEntropy, TaskPool, models::ScriptedResponse,
 };
 use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
@@ -140,6 +140,7 @@ impl TestSession {
             store: Rc::new(MemorySessionStore::default()),
             directory,
             ledger: Rc::new(InMemoryLedger::new(time.clone())),
+            inbox: Rc::new(InMemoryInbox::new(time.clone())),
             credentials: Rc::<InMemoryCredentials>::default(),
             blobs,
             clock: time,

@@ -14,6 +14,7 @@ pub mod expiring;
 pub mod glob;
 pub mod header;
 pub mod id;
+pub mod inbox;
 pub mod json;
 pub mod media;
 pub mod message;
@@ -58,6 +59,10 @@ pub use id::{
     AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, MoveId,
     RequestId, SessionId, TenantId, TurnId, UserId,
 };
+pub use inbox::{
+    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxMark, InboxNotice, InboxPosition, ListedCall,
+    RemovedCall,
+};
 pub use media::{LeftOut, Media, MediaKind, RequestMedia};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
@@ -82,7 +87,7 @@ pub use session::{
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{ChildSettings, ChildTask, Parent, SubagentKind};
 pub use suspension::{
-    Approver, ChildWait, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
+    Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
 };
 pub use task::{Task, TaskStatus};
 pub use task_details::{TaskDetails, TaskView};

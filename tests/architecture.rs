@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("ports", &["types"]),
     ("ledger", &["types", "ports"]),
+    ("inbox", &["types", "ports"]),
     ("model", &["types", "ports"]),
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
@@ -62,8 +63,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "standard",
         ],
     ),
-    // The ledgers in memory have the logic of the real ones.
-    ("platform/in_memory", &["types", "ports", "ledger"]),
+    // The ledgers and inboxes in memory have the logic of the real ones.
+    ("platform/in_memory", &["types", "ports", "ledger", "inbox"]),
     ("platform/sql", &["types", "ports"]),
     (
         "platform/cloudflare",
@@ -75,6 +76,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "workspace",
             "memory",
             "ledger",
+            "inbox",
             "turn",
             "agent",
             "mcp",

@@ -35,8 +35,10 @@ impl Submission {
             dice.pick(&Caller::DECIDING)
         };
         let (body, at) = (Value::Null, (0, 0));
-        let mut submission = Self { call_id, answers: false, body, wrong: false, caller, at, status: None };
         let kind = pending["kind"].as_str().unwrap_or_default();
+        let external = kind == "external";
+        let mut submission =
+            Self { call_id, answers: false, external, body, wrong: false, caller, at, status: None };
         if kind != "approval" {
             submission.answers = true;
             submission.body = match dice.below(10) {
@@ -302,6 +304,10 @@ impl Client {
 
     /// Sends it, and reads the response as requested. Returns the status, unless the connection was lost.
     async fn submit(&self, mut submission: Submission, dice: &mut Dice) -> Option<u16> {
+        let is_run = submission.answers && submission.external && !self.world.ledger.scenario.quiet;
+        if is_run && dice.chance(50) && !self.run(&mut submission, dice).await {
+            return None;
+        }
         let route = if submission.answers { "answers" } else { "approvals" };
         let mode = dice.pick(&[ResponseMode::Json, ResponseMode::Stream, ResponseMode::Receipt]);
         let mut call = self.request(&format!("POST /{route}/{}", submission.call_id), &submission.body);

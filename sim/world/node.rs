@@ -1,6 +1,6 @@
 //! A session's object: instances that are evicted, and a disk and an alarm that survive.
 
-use super::{World, accounts::Accounts};
+use super::{World, accounts::Accounts, inboxes::Inboxes};
 use crate::{
     disk::{Disk, DiskHandle},
     sched::SimClock,
@@ -139,6 +139,7 @@ impl Node {
             store: plug.clone(),
             directory: world.directory.clone(),
             ledger: Rc::new(Accounts { world: Rc::downgrade(world), place: self.place }),
+            inbox: Rc::new(Inboxes(Rc::downgrade(world))),
             credentials: Rc::<InMemoryCredentials>::default(),
             blobs: world.blobs.clone(),
             clock: Rc::new(SimClock(Rc::clone(&world.sched))),

@@ -359,6 +359,7 @@ fn suspension(
         call_id: call.call_id,
         resolution: None,
         address: None,
+        claim: None,
     }
 }
 
@@ -368,6 +369,7 @@ fn refusal_outcome(refusal: Resolution) -> ToolOutcome {
         Resolution::Declined { reason, expired: false } => ToolOutcome::denied(DenyReason::Declined, reason),
         Resolution::Declined { reason, expired: true } => ToolOutcome::denied(DenyReason::Expired, reason),
         Resolution::Failed { reason } => ToolOutcome::failure(reason),
+        Resolution::Unknown { reason } => unknown(&reason),
         // Only refusals are passed to this function.
         Resolution::Approved { .. } | Resolution::Answered { .. } => {
             ToolOutcome::failure("internal error: the call was not refused")

@@ -27,6 +27,10 @@ pub struct Declared {
     /// The effect; the strictest one if absent.
     #[serde(default)]
     pub effect: Effect,
+    /// Whether running a call twice is equivalent to running it once. If a client claims the call of another tool and does
+    /// not answer in time, the outcome of the call is `unknown`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idempotent: bool,
 }
 
 /// A tool that the client runs.
@@ -49,9 +53,11 @@ impl ExternalTool {
 
     /// Returns the declaration of the tool.
     pub fn declared(&self) -> Declared {
-        let ToolSpec { name, description, parameters, category, effect, .. } = self.0.clone();
+        let ToolSpec {
+            name, description, parameters, category, effect, client_may_repeat: idempotent, ..
+        } = self.0.clone();
         let parameters = parameters.as_object().cloned().unwrap_or_default();
-        Declared { name, description, parameters, category, effect }
+        Declared { name, description, parameters, category, effect, idempotent }
     }
 
     /// Creates a tool from its declaration.
@@ -59,7 +65,7 @@ impl ExternalTool {
     /// # Errors
     /// The schema uses something that cannot be checked.
     pub fn new(declared: Declared) -> Result<Self, Invalid> {
-        let Declared { name, description, parameters, category, effect } = declared;
+        let Declared { name, description, parameters, category, effect, idempotent } = declared;
         let parameters = object_schema::complete(parameters).map_err(|misfit| {
             format!("the `parameters` of {name:?} at `{}`: {}", misfit.pointer, misfit.detail)
         })?;
@@ -75,6 +81,7 @@ impl ExternalTool {
             category,
             control: false,
             suspends: Some(WaitKind::External),
+            client_may_repeat: idempotent,
         }))
     }
 }

@@ -9,6 +9,7 @@ mod agent;
 mod background;
 mod child;
 mod children;
+mod claims;
 mod compact;
 mod continuations;
 mod copied;
@@ -16,6 +17,7 @@ mod delegation;
 mod erase;
 mod follow_ups;
 mod import;
+mod inbox;
 mod jobs;
 mod maintenance;
 mod queue;
@@ -28,8 +30,8 @@ pub mod webhooks;
 
 use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch, versions::AgentVersions};
 use crate::ports::{
-    BlobStore, Clock, Credentials, Directory, Entropy, Ledger, Peers, SessionStore, Spawner, StoreError,
-    directory::DirectoryError,
+    BlobStore, Clock, Credentials, Directory, Entropy, Inbox, Ledger, Peers, SessionStore, Spawner,
+    StoreError, directory::DirectoryError,
 };
 use crate::session::{
     Artifacts, Draft, OpenError, Session,
@@ -53,7 +55,7 @@ use futures::{
 };
 use std::time::Duration;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     rc::{Rc, Weak},
 };
@@ -79,6 +81,8 @@ pub struct HostPorts {
     pub directory: Rc<dyn Directory>,
     /// The ledgers of the tenants.
     pub ledger: Rc<dyn Ledger>,
+    /// The inboxes of the tenants.
+    pub inbox: Rc<dyn Inbox>,
     /// Checks the credentials of streams.
     pub credentials: Rc<dyn Credentials>,
     /// The object store.
@@ -157,6 +161,8 @@ pub struct SessionHost {
     jobs: RefCell<BTreeMap<Job, Running>>,
     /// The messages to the tenant's ledger.
     ledger: LedgerState,
+    /// When the last notice of this process to the inbox was sent.
+    inbox_sent_at: Cell<Timestamp>,
     /// The calls whose children ask to continue, and have sent no other status since.
     asks: RefCell<BTreeSet<CallId>>,
     /// The task that serves the streams of a session.
@@ -180,6 +186,7 @@ impl SessionHost {
             prefetch: RefCell::new(None),
             jobs: RefCell::default(),
             ledger: LedgerState::default(),
+            inbox_sent_at: Cell::default(),
             asks: RefCell::default(),
             streams: RefCell::new(None),
         })

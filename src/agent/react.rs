@@ -315,6 +315,9 @@ impl Waits {
         let ids: Vec<_> = self.suspensions().map(|own| own.call_id.clone()).collect();
         TurnMachine(state).wait_for(&ids, now);
         state.set_waits(self.suspensions());
+        if self.suspensions().any(|own| own.wait.kind().is_listed()) {
+            draft.list_in_inbox();
+        }
         self.0.iter().for_each(|(_, (key, json))| draft.put(key.clone(), json.clone()));
     }
 }

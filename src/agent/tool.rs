@@ -215,6 +215,7 @@ impl<T: Tool> DynTool for T {
             category: T::CATEGORY,
             control: T::CONTROL,
             suspends: T::SUSPENDS,
+            client_may_repeat: false,
         }
     }
 

@@ -222,7 +222,7 @@ impl Erasure {
         Ok(false)
     }
 
-    /// Erases some of a deleted tenant, and at the end its ledger, and the tenant itself if `is_last`.
+    /// Erases some of a deleted tenant, and at the end its ledger and inbox, and the tenant itself if `is_last`.
     async fn step_of_deleted(
         &mut self,
         gateway: &Gateway,
@@ -233,6 +233,7 @@ impl Erasure {
         if step == Step::Done && self.failed == 0 {
             // After the sessions, whose last reports it counts.
             gateway.ledger.erase(&self.tenant).await?;
+            gateway.inbox.erase(&self.tenant).await?;
             if is_last {
                 allowance.spend(PURGE_CALLS + 2 * gateway.config.shards.len());
                 gateway.agents.store().erase(&self.tenant).await?;

@@ -13,7 +13,7 @@ pub mod mcp;
 pub(super) mod openai;
 pub mod responses;
 pub mod socket;
-mod sse;
+pub(super) mod sse;
 mod task_id;
 mod text;
 mod transcript;

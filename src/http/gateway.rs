@@ -15,7 +15,7 @@ use super::tenant_secrets::TenantSecrets;
 use crate::agent::settings::SkillSettings;
 use crate::memory::Memories;
 use crate::ports::{
-    Clock, Directory, Entropy, Http, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
+    Clock, Directory, Entropy, Http, Inbox, Ledger, Log, Moves, SessionEraser, SessionReader, Signatures,
 };
 use crate::standard::agents::Agents;
 use crate::types::{
@@ -96,6 +96,8 @@ pub struct Gateway {
     pub reader: Rc<dyn SessionReader>,
     /// The ledgers of the tenants.
     pub ledger: Rc<dyn Ledger>,
+    /// The inboxes of the tenants.
+    pub inbox: Rc<dyn Inbox>,
     /// The result of the last check of the databases and the object store.
     pub readiness: Readiness,
     /// The requests that this isolate has taken from them.

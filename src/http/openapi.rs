@@ -5,6 +5,7 @@ mod admin;
 mod agents;
 mod events;
 mod operation;
+mod pending;
 mod problems;
 mod protocols;
 mod schemas;
@@ -47,6 +48,7 @@ fn groups() -> Vec<Group> {
     let protocols = "The protocols of other clients, on the same sessions. docs/clients.md describes them.";
     vec![
         ("Sessions", "Sessions, their turns, files and events.", sessions::operations()),
+        ("Inbox", "The calls of all sessions that wait for a person or a client.", pending::operations()),
         ("Agents", "Definitions of agents, in versions.", agents::operations()),
         ("Secrets", "Secrets of the tenant, which definitions of agents use.", secrets::operations()),
         ("Workspace files", "The files of a user with an agent.", tenant::files()),

@@ -8,8 +8,8 @@ use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
 use super::{
-    agents, audit, export, keys, lists, memory, moves, oauth, ready, secrets, skills, tenants, tickets,
-    usage, users, workspace,
+    agents, audit, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills, tenants,
+    tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
@@ -36,6 +36,13 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
+    tenant(GET, "/v1/pending", Read, run!(pending::list)),
+    tenant(GET, "/v1/pending/events", Read, run!(pending::events)),
+    Route::new(
+        POST,
+        "/v1/pending/{call_id}/claim",
+        Handler::Split(Chat, &pending::FACE, run!(pending::at_gateway), run!(pending::claim)),
+    ),
     tenant(GET, "/v1/agents", Read, run!(agents::list)),
     tenant(GET, "/v1/agents/{agent}", Read, run!(agents::show)),
     tenant(PUT, "/v1/agents/{agent}", Admin, run!(agents::put)),

@@ -59,6 +59,7 @@ impl McpTool {
             category: Category::Mcp,
             control: false,
             suspends: None,
+            client_may_repeat: false,
             parameters,
         };
         let is_checked = schema::check(&spec.parameters).is_ok();

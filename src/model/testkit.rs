@@ -211,6 +211,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
         category: Default::default(),
         control: false,
         suspends: None,
+        client_may_repeat: false,
     }
 }
 

@@ -10,6 +10,7 @@ mod face_socket;
 mod fetch;
 #[cfg(feature = "fixtures")]
 mod fixtures;
+mod inbox;
 mod ledger;
 mod object;
 mod r2;

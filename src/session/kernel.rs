@@ -19,7 +19,7 @@ mod tests;
 
 use super::{Permit, Session};
 use crate::ports::StoreError;
-use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
+use crate::types::{ChildStatus, ListedCall, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
 pub use obligations::{holds_slot, runs_long_from, wakes, works};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +82,8 @@ pub enum Job {
     Report,
     /// Updates the session's entry in the list of sessions.
     List,
+    /// Sends the calls that wait to the tenant's inbox.
+    NotifyInbox,
     /// Removes documents and artifacts that have expired.
     Purge,
     /// Closes WebSockets whose token has expired.
@@ -150,6 +152,8 @@ pub struct Durable<'a> {
     pub follow_up_at_once: bool,
     /// The children that calls wait for, and those that work on background tasks.
     pub children: Vec<Child>,
+    /// The calls that the tenant's inbox must list, if it may list others.
+    pub inbox: Option<Vec<ListedCall>>,
     /// What the session owes to the tenant's ledger.
     pub ledger: LedgerDues,
     /// The status to send to the parent; `None` if the session is not a child or the parent has acknowledged

@@ -127,6 +127,7 @@ fn spawning(name: &str, description: String, parameters: Value) -> ToolSpec {
         category: Category::Other,
         control: true,
         suspends: Some(WaitKind::Subagent),
+        client_may_repeat: false,
     }
 }
 

@@ -139,6 +139,7 @@ mod tests {
             category: Default::default(),
             control: false,
             suspends: None,
+            client_may_repeat: false,
         }
     }
 

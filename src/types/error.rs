@@ -72,6 +72,7 @@ error_codes! {
     StaleArgsHash, "stale_args_hash", 409, "The call's arguments have changed";
     StalePlan, "stale_plan", 409, "The plan has changed";
     AlreadyDecided, "already_decided", 409, "The call has already been decided differently";
+    Claimed, "claimed", 409, "Another client works on the call";
     NotWaiting, "not_waiting", 409, "The call is not waiting for this";
     SubagentSession, "subagent_session", 409, "The session belongs to a subagent";
     AlreadyExists, "already_exists", 409, "The resource already exists";

@@ -12,7 +12,7 @@ use std::{net::IpAddr, time::Duration};
 pub const NO_ANSWER: &str = "The user did not answer.";
 
 /// What a call waits for, as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
     /// Permission to run.
@@ -25,6 +25,34 @@ pub enum WaitKind {
     External,
     /// The result of a subagent's task.
     Subagent,
+}
+
+impl WaitKind {
+    /// Returns the name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Question => "question",
+            Self::Plan => "plan",
+            Self::External => "external",
+            Self::Subagent => "subagent",
+        }
+    }
+
+    /// Returns whether calls of this kind wait for a person or a client, so that the inbox lists them. The calls of a
+    /// subagent that wait are listed with the subagent's own session.
+    pub fn is_listed(self) -> bool {
+        self != Self::Subagent
+    }
+}
+
+/// The work of a client on the call of an external tool. Until it ends, no other client may answer the call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Claim {
+    /// The name that the client has given itself.
+    pub runner: String,
+    /// When the claim ends, unless the runner renews it.
+    pub until: Timestamp,
 }
 
 /// What a call waits for, with the data of each kind.
@@ -139,6 +167,8 @@ pub struct Suspension {
     pub resolution: Option<Resolution>,
     /// The address of the client that decided or answered, if the platform reported it.
     pub address: Option<IpAddr>,
+    /// The client that works on the call, if one has claimed it.
+    pub claim: Option<Claim>,
 }
 
 impl Suspension {
@@ -176,7 +206,13 @@ impl Suspension {
             by: self.by,
             asked_at: self.asked_at,
             expires_at: self.expires_at,
+            claim: self.claim.clone(),
         }
+    }
+
+    /// Returns when the call stops to wait as it does: it expires, or the claim of its runner ends.
+    pub fn changes_at(&self) -> Timestamp {
+        self.claim.as_ref().map_or(self.expires_at, |claim| claim.until.min(self.expires_at))
     }
 
     /// Returns the suspension as resolved.
@@ -215,6 +251,9 @@ pub struct Pending {
     pub asked_at: Timestamp,
     /// When the call counts as declined.
     pub expires_at: Timestamp,
+    /// The client that works on the call, if one has claimed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
 }
 
 /// The stored form of a suspension: the part that clients see, and internal fields.
@@ -257,6 +296,7 @@ impl TryFrom<Stored> for Suspension {
             expires_at: pending.expires_at,
             resolution: resolved,
             address,
+            claim: pending.claim,
         })
     }
 }
@@ -306,6 +346,8 @@ pub struct ResolvedBy {
     pub address: Option<IpAddr>,
     /// The request.
     pub request_id: Option<RequestId>,
+    /// The runner as which a client answers.
+    pub runner: Option<String>,
 }
 
 /// How a suspension ended.
@@ -335,6 +377,11 @@ pub enum Resolution {
     },
     /// The client or child failed.
     Failed {
+        /// The reason, for the model.
+        reason: String,
+    },
+    /// The client that had claimed the call may or may not have run it.
+    Unknown {
         /// The reason, for the model.
         reason: String,
     },

@@ -57,6 +57,9 @@ pub struct ToolSpec {
     /// What each call waits for before it runs, if anything.
     #[serde(default)]
     pub suspends: Option<WaitKind>,
+    /// Whether the client that runs the tool may run a call again that another client has begun.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_may_repeat: bool,
 }
 
 impl ToolSpec {

@@ -10,8 +10,8 @@ use edge_harness::agent::{
 };
 use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{
-    InMemoryCredentials, InMemoryDirectory, InMemoryLedger, ManualClock, MemorySessionStore, NoPeers,
-    ScriptedModels, SeededEntropy, TaskPool,
+    InMemoryCredentials, InMemoryDirectory, InMemoryInbox, InMemoryLedger, ManualClock, MemorySessionStore,
+    NoPeers, ScriptedModels, SeededEntropy, TaskPool,
     models::{answer, call},
 };
 use edge_harness::ports::{BlobResult, BlobStore, Clock};
@@ -426,6 +426,7 @@ fn an_erasure_waits_for_writes_in_progress() {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
         ledger: Rc::new(InMemoryLedger::new(Rc::new(clock.clone()))),
+        inbox: Rc::new(InMemoryInbox::new(Rc::new(clock.clone()))),
         credentials: Rc::<InMemoryCredentials>::default(),
         blobs: blobs.clone(),
         clock: Rc::new(clock.clone()),

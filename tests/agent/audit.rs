@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Ann, as the sender of a request.
 pub fn ann() -> ResolvedBy {
     let approver = Approver { user: Some("ann".into()), key: None };
-    ResolvedBy { approver, address: "192.0.2.7".parse().ok(), request_id: Some("req_1".into()) }
+    ResolvedBy { approver, address: "192.0.2.7".parse().ok(), request_id: Some("req_1".into()), runner: None }
 }
 
 /// The rows of the audit trail, oldest first.

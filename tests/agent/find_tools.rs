@@ -28,6 +28,7 @@ impl DynTool for Named {
             category: Category::Read,
             control: false,
             suspends: None,
+            client_may_repeat: false,
         }
     }
 

@@ -11,9 +11,9 @@ use edge_harness::http::faces::a2a::PushSender;
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
-    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemoryLedger, InMemorySpaces, ManualClock,
-    MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy,
-    TaskPool,
+    InMemoryCredentials, InMemoryDirectory, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemorySpaces,
+    ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels,
+    SeededEntropy, TaskPool,
     models::{ScriptedResponse, answer},
 };
 use edge_harness::ports::{AllowedHosts, Clock, Models, SessionStore, session_store::StoredRecord};
@@ -47,6 +47,7 @@ pub struct Stage {
     pub store: Rc<MemorySessionStore>,
     pub directory: Rc<InMemoryDirectory>,
     pub ledger: Rc<InMemoryLedger>,
+    pub inbox: Rc<InMemoryInbox>,
     /// The deployment's limits of later instances.
     pub default_limits: RefCell<TenantLimits>,
     pub credentials: Rc<InMemoryCredentials>,
@@ -120,6 +121,7 @@ impl Stage {
             store: Rc::default(),
             directory: Rc::default(),
             ledger: Rc::new(InMemoryLedger::new(Rc::new(clock.clone()))),
+            inbox: Rc::new(InMemoryInbox::new(Rc::new(clock.clone()))),
             default_limits: RefCell::default(),
             credentials: Rc::default(),
             blobs: Rc::default(),
@@ -179,14 +181,15 @@ impl Stage {
             context: Bounds::messages(self.context_messages.get()),
             limits: self.default_limits.borrow().clone(),
         };
-        let (store, credentials, ledger) =
-            (self.store.clone(), self.credentials.clone(), self.ledger.clone());
+        let (store, credentials, ledger, inbox) =
+            (self.store.clone(), self.credentials.clone(), self.ledger.clone(), self.inbox.clone());
         self.others.clock.replace(Some(self.clock.clone()));
         self.others.restart(Box::new(move |session, disk| {
             let ports = HostPorts {
                 store: if session == "s" { store.clone() } else { disk },
                 directory: directory.clone(),
                 ledger: ledger.clone(),
+                inbox: inbox.clone(),
                 credentials: credentials.clone(),
                 blobs: blobs.clone(),
                 clock: clock.clone(),
@@ -500,6 +503,7 @@ fn placeholder() -> Rc<SessionHost> {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
         ledger: Rc::new(InMemoryLedger::new(Rc::new(clock.clone()))),
+        inbox: Rc::new(InMemoryInbox::new(Rc::new(clock.clone()))),
         credentials: Rc::<InMemoryCredentials>::default(),
         blobs: Rc::new(MemoryBlobs::default()),
         clock: Rc::new(clock),

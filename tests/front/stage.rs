@@ -14,8 +14,8 @@ use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{
-    InMemoryAgents, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySecrets, InMemorySpaces,
-    MemoryBlobs, MemoryFiles, MemoryLog,
+    InMemoryAgents, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySecrets,
+    InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{
@@ -47,6 +47,7 @@ pub struct Stage {
     pub secrets: Rc<InMemorySecrets>,
     pub directory: Rc<InMemoryDirectory>,
     pub ledger: Rc<InMemoryLedger>,
+    pub inbox: Rc<InMemoryInbox>,
     pub clock: ManualClock,
     pub web: Rc<Web>,
     pub objects: Rc<Objects>,
@@ -220,6 +221,7 @@ impl Stage {
         let directory = Rc::new(InMemoryDirectory::default());
         let clock = ManualClock::at(NOW);
         let ledger = Rc::new(InMemoryLedger::new(Rc::new(clock.clone())));
+        let inbox = Rc::new(InMemoryInbox::new(Rc::new(clock.clone())));
         let web = Rc::new(Web::default());
         let objects = Rc::new(Objects { directory: directory.clone(), ..Objects::default() });
         let log = Rc::new(MemoryLog::default());
@@ -266,6 +268,7 @@ impl Stage {
             eraser: objects.clone(),
             reader: objects.clone(),
             ledger: ledger.clone(),
+            inbox: inbox.clone(),
             moves: Rc::new(InMemoryMoves::default()),
             readiness: Readiness::default(),
             requests: RequestBlocks::default(),
@@ -282,6 +285,7 @@ impl Stage {
             secrets: secret_store,
             directory,
             ledger,
+            inbox,
             clock,
             web,
             objects,

@@ -37,6 +37,7 @@ mod observation;
 mod openapi;
 mod overflow;
 mod page;
+mod pending;
 mod people;
 mod privacy;
 mod providers;

@@ -43,6 +43,7 @@ impl SessionHost {
         self.shut_intervals_down(session, tenant, id).await;
         self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;
         self.report_last(tenant).await?;
+        self.leave_inbox(tenant).await?;
         let mut children = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
         // The log includes children that are not in the directory yet.
         children.extend(self.children_in_log(id)?);
@@ -83,8 +84,9 @@ impl SessionHost {
     async fn end_jobs(&self) -> Result<(), Unfinished> {
         let jobs: Vec<_> = {
             let jobs = self.jobs.borrow();
-            let outside =
-                jobs.iter().filter(|(job, _)| matches!(job, Job::FollowUps | Job::Tick(_) | Job::Report));
+            let outside = jobs.iter().filter(|(job, _)| {
+                matches!(job, Job::FollowUps | Job::Tick(_) | Job::Report | Job::NotifyInbox)
+            });
             outside.map(|(_, running)| (running.work.clone(), running.cancel.clone())).collect()
         };
         jobs.iter().for_each(|(_, cancel)| cancel.cancel());

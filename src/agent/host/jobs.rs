@@ -1,13 +1,13 @@
 //! Performs the kernel's effects: runs turns, starts background jobs, arms the alarm.
 
-use super::{Running, SessionHost, children::rules_hash};
+use super::{Running, SessionHost, children::rules_hash, inbox};
 use crate::agent::CancelToken;
 use crate::ports::StoreError;
 use crate::session::{
     OpenError, Session,
     kernel::{Child, Durable, Effect, Input, Job, LedgerDues},
 };
-use crate::types::{ChildStatus, Problem, SessionState, Suspension, Timestamp};
+use crate::types::{ChildStatus, ListedCall, Problem, SessionState, Suspension, Timestamp};
 use futures::FutureExt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -131,6 +131,7 @@ impl SessionHost {
             Job::Tick(name) => self.tick(session, name, cancel).await.is_ok(),
             Job::Report => self.report(session).await.is_ok(),
             Job::List => self.update_list_entry(session).await.is_ok(),
+            Job::NotifyInbox => self.notify_inbox(session).await.is_ok(),
             Job::Purge => self.purge(session).await.is_ok(),
             Job::Discard => {
                 let (tenant, id) = {
@@ -184,13 +185,14 @@ impl SessionHost {
             rules: hash.clone(),
             in_background,
         });
-        let expiries = suspensions.iter().map(|suspension| suspension.expires_at);
+        let expiries = suspensions.iter().map(Suspension::changes_at);
         Ok(Facts {
             follow_up_at_once: self.has_follow_up_at_once(session),
             socket_expires_at: self.ports.broadcast.as_ref().and_then(|sockets| sockets.expires_at()),
             expires_at: expiries.chain(subagents.open().map(|task| task.expires_at)).min(),
             promote_at: suspensions.iter().filter_map(Suspension::promote_at).min(),
             children: children.collect(),
+            inbox: inbox::due(&session.state(), &suspensions),
             ledger: self.ledger_dues(session),
             status: self.unacknowledged_status(session)?,
         })
@@ -204,23 +206,23 @@ struct Facts {
     promote_at: Option<Timestamp>,
     socket_expires_at: Option<Timestamp>,
     children: Vec<Child>,
+    inbox: Option<Vec<ListedCall>>,
     ledger: LedgerDues,
     status: Option<ChildStatus>,
 }
 
 impl Facts {
     fn durable(self, state: &SessionState) -> Durable<'_> {
-        let Self { follow_up_at_once, expires_at, promote_at, socket_expires_at, children, ledger, status } =
-            self;
         Durable {
             state,
-            expires_at,
-            promote_at,
-            socket_expires_at,
-            follow_up_at_once,
-            children,
-            ledger,
-            status,
+            expires_at: self.expires_at,
+            promote_at: self.promote_at,
+            socket_expires_at: self.socket_expires_at,
+            follow_up_at_once: self.follow_up_at_once,
+            children: self.children,
+            inbox: self.inbox,
+            ledger: self.ledger,
+            status: self.status,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A resolution, what it grants, and the turn's resumption are one commit.
 
 pub use super::resolved::{ResolvedCalls, TurnEffect};
-use super::{SessionHost, resolved::Settled};
+use super::{SessionHost, claims::check_runner, resolved::Settled};
 use crate::agent::{
     admission::validate_args,
     ending::{Ending, INTERRUPTED},
@@ -102,7 +102,7 @@ impl SessionHost {
                     (approval.decision == *decision || approval.decision == Decision::Approve)
                         && (args.is_none() || args == *own)
                 }
-                Resolution::Answered { .. } | Resolution::Failed { .. } => false,
+                Resolution::Answered { .. } | Resolution::Failed { .. } | Resolution::Unknown { .. } => false,
             };
             return if same { Ok(None) } else { Err(decided()) };
         }
@@ -253,13 +253,14 @@ impl SessionHost {
         };
         if let Some(before) = &suspension.resolution {
             return match before {
-                Resolution::Declined { expired: true, .. } => Err(over()),
+                Resolution::Declined { expired: true, .. } | Resolution::Unknown { .. } => Err(over()),
                 before if *before == resolution => Ok(None),
                 _ => Err(decided()),
             };
         }
         self.ensure_waiting(session, &suspension)?;
         check_room(session, "/answer", &answer)?;
+        check_runner(&suspension, resolved_by.runner.as_deref(), self.now())?;
         if let Resolution::Answered { answer } = &resolution
             && let Some((_, tool)) = self.agent().tool(session.state().client_tools(), &suspension.name)
         {
@@ -267,14 +268,14 @@ impl SessionHost {
             checked.map_err(|detail| Problem::field("/answer", detail))?;
         }
         let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
-        let ResolvedBy { approver, address, request_id } = resolved_by;
+        let ResolvedBy { approver, address, request_id, .. } = resolved_by;
         let record = EventKind::AnswerGiven { call_id, name, answer, by: Some(approver), request_id };
         let suspension = Suspension { address, ..suspension.resolved(resolution) };
         let settled = Settled::new(suspension, record);
         Ok(Some(ResolvedCalls::new(vec![settled], "answered")))
     }
 
-    /// Declines expired calls, and gives up expired background tasks.
+    /// Declines expired calls, ends expired claims, and gives up expired background tasks.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
         let children = self.expire_tasks(session)?;
         if !children.is_empty() {
@@ -288,7 +289,7 @@ impl SessionHost {
             self.settle(session, ResolvedCalls::new(settled, "expired"))?;
             self.cancel_later(&late);
         }
-        Ok(())
+        self.end_claims(session)
     }
 
     /// Ends the current turn because a new message arrived.
@@ -301,7 +302,12 @@ impl SessionHost {
     }
 
     /// Returns the suspension of a call.
-    fn suspension(&self, session: &Session, row: Row, call_id: &CallId) -> Result<Suspension, Problem> {
+    pub(super) fn suspension(
+        &self,
+        session: &Session,
+        row: Row,
+        call_id: &CallId,
+    ) -> Result<Suspension, Problem> {
         if let Some(suspension) = session.suspension(row, call_id)? {
             return Ok(suspension);
         }
@@ -322,7 +328,7 @@ impl SessionHost {
         session: &Rc<Session>,
         suspension: &Suspension,
     ) -> Result<(), Problem> {
-        if suspension.expires_at <= self.now() {
+        if suspension.changes_at() <= self.now() {
             self.expire(session)?;
         }
         let waits = session.suspensions()?.iter().any(|own| own == suspension);
@@ -453,7 +459,7 @@ fn stale(suspension: &Suspension) -> Problem {
     Problem::new(ErrorCode::StaleArgsHash, detail)
 }
 
-fn over() -> Problem {
+pub(super) fn over() -> Problem {
     Problem::new(ErrorCode::NotWaiting, "the call no longer waits: its turn ended or it expired")
 }
 

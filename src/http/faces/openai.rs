@@ -27,6 +27,7 @@ impl From<Function> for Declared {
             parameters: parameters.unwrap_or_default(),
             category: category.unwrap_or_default(),
             effect: Effect::default(),
+            idempotent: false,
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt::Display;
 
 /// Appends an event that has only data.
-pub(super) fn write(data: &impl Serialize, out: &mut Vec<u8>) {
+pub fn write(data: &impl Serialize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     // Writing to memory cannot fail, and the data has only text as keys.
     let _ = serde_json::to_writer(&mut *out, data);
@@ -12,12 +12,12 @@ pub(super) fn write(data: &impl Serialize, out: &mut Vec<u8>) {
 }
 
 /// Appends the id of the event that follows.
-pub(super) fn write_id(id: &impl Display, out: &mut Vec<u8>) {
+pub fn write_id(id: &impl Display, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("id: {id}\n").as_bytes());
 }
 
 /// Appends an event with a name.
-pub(super) fn write_named(name: &str, data: &impl Serialize, out: &mut Vec<u8>) {
+pub fn write_named(name: &str, data: &impl Serialize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(name.as_bytes());
     out.push(b'\n');

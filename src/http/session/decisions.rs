@@ -42,6 +42,9 @@ pub(in crate::http) struct AnswerBody {
     error: Option<String>,
     /// The `args_hash` of the call that you saw.
     args_hash: Option<String>,
+    /// The name with which you have claimed the call, if you have.
+    #[schemars(length(max = 128))]
+    runner: Option<String>,
     /// The user, if you authenticate with a key.
     user: Option<String>,
 }
@@ -74,7 +77,9 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     };
     let call_id = call.params.id("call_id");
     call.host.ensure_current(session, &call_id, &given, body.args_hash.as_deref()).await?;
-    answer_as(call, session, &call_id, given, ResponseMode::of(call.request)).await
+    check_length("/runner", body.runner.as_deref())?;
+    let resolved_by = ResolvedBy { runner: body.runner, ..resolved_by(call) };
+    store_answer(call, session, &call_id, given, resolved_by, ResponseMode::of(call.request)).await
 }
 
 /// Decides on a call, for a reason, and responds in this mode with the turn as it continues.
@@ -126,7 +131,18 @@ pub async fn answer_as(
     given: CallAnswer,
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    let check = || call.host.check_answer(session, call_id, given.clone(), resolved_by(call));
+    store_answer(call, session, call_id, given, resolved_by(call), mode).await
+}
+
+async fn store_answer(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    call_id: &CallId,
+    given: CallAnswer,
+    resolved_by: ResolvedBy,
+    mode: ResponseMode,
+) -> Result<Response, Problem> {
+    let check = || call.host.check_answer(session, call_id, given.clone(), resolved_by.clone());
     resolve(call, session, (Row::Answer, call_id), mode, check).await
 }
 
@@ -198,7 +214,7 @@ async fn resolve(
 fn resolved_by(call: &Call<'_>) -> ResolvedBy {
     let Principal { user, key, address, .. } = call.principal;
     let approver = Approver { user: user.clone(), key: key.clone() };
-    ResolvedBy { approver, address: *address, request_id: Some(call.request_id.clone()) }
+    ResolvedBy { approver, address: *address, request_id: Some(call.request_id.clone()), runner: None }
 }
 
 fn check_length(pointer: &str, text: Option<&str>) -> Result<(), Problem> {

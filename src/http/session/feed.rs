@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// The first bytes of every event stream: how long a client should wait before it reconnects.
-pub(super) const PREAMBLE: Bytes = Bytes::from_static(b"retry: 2000\n\n");
+pub const PREAMBLE: Bytes = Bytes::from_static(b"retry: 2000\n\n");
 
 /// Unread bytes of a reader at which a long replay pauses.
 const HIGH_WATER: usize = 1 << 20;

@@ -170,6 +170,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
         reader: Rc::new(Objects(env.durable_object("SESSION")?)),
         ledger: setup::ledger(env)?,
+        inbox: setup::inbox(env)?,
         moves: setup::moves(env)?,
         readiness: Readiness::default(),
         requests: RequestBlocks::default(),

@@ -1,11 +1,14 @@
-//! The ledger object: one Durable Object per tenant, beside the objects of its sessions. Its logic is in `ledger`.
+//! The objects of a tenant, beside those of its sessions: the ledger, and, as another object of the same class, the inbox. Their
+//! logic is in `ledger` and `inbox`.
 
 #![allow(missing_docs, reason = "the platform's macros generate undocumented items")]
 
 use super::{
+    inbox::{self, InboxMessage},
     runtime::{ConsoleLog, WorkerClock},
     sql::ObjectDatabase,
 };
+use crate::inbox::TenantInbox;
 use crate::ledger::TenantLedger;
 use crate::platform::sql::SqlSessionStore;
 use crate::ports::{Clock, Ledger, LedgerError, Log, SessionStore, StoreError, ledger::LedgerResult};
@@ -19,16 +22,17 @@ use worker::{
     durable_object,
 };
 
-/// A message to the ledger object. Only this Worker can reach the object.
+/// A message to an object of a tenant. Only this Worker can reach the objects.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Message {
+pub enum Message {
     Admit(Admission),
     Report(Report),
     Charge(Vec<UsageRow>),
     TakeRequests { wanted: u32, limit: u32 },
     Usage { from: Day, to: Day, after: Option<String> },
     Erase,
+    Inbox(InboxMessage),
 }
 
 /// The Durable Object.
@@ -41,23 +45,29 @@ struct Inner {
     store: Rc<dyn SessionStore>,
     /// The ledger, once it is open.
     ledger: OnceCell<TenantLedger>,
+    inbox: TenantInbox,
     clock: Rc<dyn Clock>,
 }
 
 impl DurableObject for TenantObject {
     fn new(state: State, _env: Env) -> Self {
-        let store = Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage())));
-        let inner = Inner { store, ledger: OnceCell::new(), clock: Rc::new(WorkerClock) };
+        let store: Rc<dyn SessionStore> = Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage())));
+        let inbox = TenantInbox::new(Rc::clone(&store));
+        let inner = Inner { store, ledger: OnceCell::new(), inbox, clock: Rc::new(WorkerClock) };
         Self { inner: AssertUnwindSafe(inner) }
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let message = serde_json::from_str(&request.text().await?)?;
-        // No await: messages must not interleave.
-        match self.inner.handle(message) {
+        let Inner { inbox, clock, .. } = &*self.inner;
+        let handled = match serde_json::from_str(&request.text().await?)? {
+            Message::Inbox(message) => inbox::handle(inbox, message, clock.as_ref()).await,
+            // No await: messages must not interleave.
+            message => self.inner.handle(message),
+        };
+        match handled {
             Ok(json) => Response::ok(json),
             Err(error) => {
-                ConsoleLog.error(&json!({ "event": "ledger.failed", "cause": error.to_string() }));
+                ConsoleLog.error(&json!({ "event": "tenant.failed", "cause": error.to_string() }));
                 Response::error(error.to_string(), 500)
             }
         }
@@ -73,7 +83,7 @@ impl Inner {
         Ok(self.ledger.get_or_init(|| ledger))
     }
 
-    /// Handles a message, and returns the response as JSON.
+    /// Handles a message to the ledger, and returns the response as JSON.
     fn handle(&self, message: Message) -> std::result::Result<String, StoreError> {
         let (ledger, now) = (self.ledger()?, self.clock.now());
         match message {
@@ -83,11 +93,16 @@ impl Inner {
             Message::TakeRequests { wanted, limit } => json_of(&ledger.take_requests(wanted, limit, now)?),
             Message::Usage { from, to, after } => json_of(&ledger.usage(from, to, after.as_deref())?),
             Message::Erase => json_of(&ledger.erase()?),
+            Message::Inbox(_) => Err(StoreError("the ledger received a message to the inbox".into())),
         }
     }
 }
 
-fn json_of(response: &impl Serialize) -> std::result::Result<String, StoreError> {
+/// Writes a response as JSON.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn json_of(response: &impl Serialize) -> std::result::Result<String, StoreError> {
     serde_json::to_string(response).map_err(|error| StoreError(error.to_string()))
 }
 
@@ -96,19 +111,31 @@ pub struct LedgerObjects(pub ObjectNamespace);
 
 impl LedgerObjects {
     async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: &Message) -> LedgerResult<T> {
-        let sent = async {
-            let mut init = RequestInit::new();
-            let body = serde_json::to_string(message)?;
-            init.with_method(Method::Post).with_body(Some(body.into()));
-            let request = Request::new_with_init("https://ledger.internal/", &init)?;
-            let mut response = self.0.get_by_name(tenant)?.fetch_with_request(request).await?;
-            Ok::<_, worker::Error>((response.status_code(), response.text().await?))
-        };
-        match sent.await {
-            Ok((200, json)) => serde_json::from_str(&json).map_err(|error| LedgerError(error.to_string())),
-            Ok((_, cause)) => Err(LedgerError(cause)),
-            Err(error) => Err(LedgerError(error.to_string())),
-        }
+        send(&self.0, tenant, message).await.map_err(LedgerError)
+    }
+}
+
+/// Sends a message to the object with this name, and reads its response.
+///
+/// # Errors
+/// If the object cannot be reached, or it failed.
+pub async fn send<T: DeserializeOwned>(
+    objects: &ObjectNamespace,
+    name: &str,
+    message: &Message,
+) -> std::result::Result<T, String> {
+    let sent = async {
+        let mut init = RequestInit::new();
+        let body = serde_json::to_string(message)?;
+        init.with_method(Method::Post).with_body(Some(body.into()));
+        let request = Request::new_with_init("https://ledger.internal/", &init)?;
+        let mut response = objects.get_by_name(name)?.fetch_with_request(request).await?;
+        Ok::<_, worker::Error>((response.status_code(), response.text().await?))
+    };
+    match sent.await {
+        Ok((200, json)) => serde_json::from_str(&json).map_err(|error| error.to_string()),
+        Ok((_, cause)) => Err(cause),
+        Err(error) => Err(error.to_string()),
     }
 }
 

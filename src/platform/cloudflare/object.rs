@@ -175,6 +175,7 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         store: Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage()))),
         directory: setup::directory(env)?,
         ledger: setup::ledger(env)?,
+        inbox: setup::inbox(env)?,
         credentials,
         blobs: setup::blobs(env)?,
         clock: setup::clock(),

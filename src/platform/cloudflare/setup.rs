@@ -5,6 +5,7 @@ use super::{
     crypto::WebCrypto,
     d1::{D1Directory, D1Files, Shards},
     fetch::{WorkerAi, WorkerHttp},
+    inbox::InboxObjects,
     ledger::LedgerObjects,
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
@@ -19,8 +20,8 @@ use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSecrets, SqlSpaces};
 use crate::ports::{
-    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces, Moves,
-    Signatures,
+    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Inbox, Ledger, MemoryIndex, MemorySpaces,
+    Moves, Signatures,
 };
 use crate::standard::{
     Config, Standard, add_servers,
@@ -276,6 +277,11 @@ pub fn credentials(env: &Env) -> Result<Rc<dyn Credentials>> {
 /// Returns the ledgers of the tenants.
 pub fn ledger(env: &Env) -> Result<Rc<dyn Ledger>> {
     Ok(Rc::new(LedgerObjects(env.durable_object("TENANT")?)))
+}
+
+/// Returns the inboxes of the tenants.
+pub fn inbox(env: &Env) -> Result<Rc<dyn Inbox>> {
+    Ok(Rc::new(InboxObjects(env.durable_object("TENANT")?)))
 }
 
 /// Returns the blob store.

@@ -1,7 +1,7 @@
 //! Changes of the progress of background work.
 
 use super::Draft;
-use crate::types::{FollowUpProgress, IntervalState, RequestTimes, Timestamp, session::Account};
+use crate::types::{FollowUpProgress, InboxMark, IntervalState, RequestTimes, Timestamp, session::Account};
 
 impl Draft {
     /// Requests a follow-up; see `agent::FollowUp`.
@@ -31,6 +31,16 @@ impl Draft {
     pub(crate) fn set_listed(&mut self, at: Timestamp, running: bool) {
         let background = self.background();
         (background.listed_at, background.listed_running) = (at, running);
+    }
+
+    /// Stores that a call begins to wait or waits differently, which the inbox is about to be notified of.
+    pub(crate) fn list_in_inbox(&mut self) {
+        self.background().inbox.get_or_insert_default().uncertain = true;
+    }
+
+    /// Stores what the inbox has acknowledged.
+    pub(crate) fn set_inbox(&mut self, mark: InboxMark) {
+        self.background().inbox = Some(mark);
     }
 
     /// Stores when the first document or artifact expires.

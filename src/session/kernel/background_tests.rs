@@ -52,6 +52,7 @@ fn durable(state: &SessionState) -> Durable<'_> {
         socket_expires_at: None,
         follow_up_at_once: false,
         children: open.map(child).collect(),
+        inbox: None,
         ledger: LedgerDues::default(),
         status: None,
     }

@@ -97,6 +97,8 @@ impl SessionKernel {
         let version = state.background.listed_at.0;
         let due = listing_due(state).filter(|_| is_listed);
         obligations.extend(due.map(|due| Obligation { job: Job::List, due, version }));
+        obligations
+            .extend(durable.inbox.as_ref().map(|calls| Obligation::now(Job::NotifyInbox, hash(calls))));
         obligations.extend(state.background.purge_at.map(|at| Obligation::at(at, Job::Purge)));
         obligations.extend(durable.socket_expires_at.map(|at| Obligation::at(at, Job::CloseSockets)));
         // While an abort cancels the children, their tasks are not sent again.

@@ -135,6 +135,7 @@ impl World {
             socket_expires_at: self.socket_expires_at,
             follow_up_at_once: self.at_once,
             children: self.children.clone(),
+            inbox: None,
             ledger: LedgerDues { needs_slots: self.limited, ..LedgerDues::default() },
             status: self.status.clone(),
         };
@@ -490,8 +491,10 @@ impl World {
             Job::Purge => {
                 self.background().purge_at = self.state.background.purge_at.filter(|at| *at > self.now)
             }
-            // The model has no ephemeral sessions, and no background tasks.
-            Job::Discard | Job::Promote | Job::StartWoken => panic!("nothing requires {job:?}"),
+            // The model has no ephemeral sessions, no background tasks, and no inbox.
+            Job::Discard | Job::Promote | Job::StartWoken | Job::NotifyInbox => {
+                panic!("nothing requires {job:?}")
+            }
             Job::CloseSockets => {
                 self.socket_expires_at = self.socket_expires_at.filter(|at| *at > self.now);
             }
@@ -603,6 +606,7 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
             socket_expires_at: None,
             follow_up_at_once: false,
             children: world.children.clone(),
+            inbox: None,
             ledger: LedgerDues::default(),
             status: None,
         };

@@ -216,7 +216,7 @@ pub const TOPIC: Topic = Topic {
                 Ok(())
             }),
             default: "",
-            expects: r#"a JSON list of at most 32 {"name", "description", "parameters"?, "category"?, "effect"?}"#,
+            expects: r#"a JSON list of at most 32 {"name", "description", "parameters"?, "category"?, "effect"?, "idempotent"?}"#,
             doc: "Tools that the client runs, see [permissions.md](permissions.md#external-tools). `parameters` is a JSON \
                   Schema of the arguments.",
             example: r#"[{"name": "take_photo", "description": "Takes a photo with the user's camera.",

@@ -188,6 +188,7 @@ impl Checked {
             category: declared.category,
             control: false,
             suspends: None,
+            client_may_repeat: false,
         };
         let (method, result) = (declared.method, declared.result);
         let timeout = Duration::from_secs(timeout_s.into());

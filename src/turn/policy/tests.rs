@@ -22,6 +22,7 @@ fn tool(name: &str, category: Category) -> ToolSpec {
         category,
         control: false,
         suspends: None,
+        client_may_repeat: false,
     }
 }
 

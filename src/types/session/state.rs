@@ -2,7 +2,7 @@
 
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus, Webhook};
 use crate::types::{
-    EventKind, Gauge, Grants, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
+    EventKind, Gauge, Grants, InboxMark, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
     background::Subagents,
 };
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,9 @@ pub struct Background {
     /// Whether it was listed as running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed_running: bool,
+    /// What the tenant's inbox has of the session. Absent until a call waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<InboxMark>,
     /// State of the intervals, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,

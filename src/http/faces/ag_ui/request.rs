@@ -193,6 +193,7 @@ impl RunInput {
             parameters: tool.parameters.unwrap_or_default(),
             category: Category::default(),
             effect: Effect::default(),
+            idempotent: false,
         });
         let mut body = MessageBody { client_tools: tools.collect(), ..MessageBody::default() };
         let new = if results.is_empty() {

@@ -1,0 +1,111 @@
+//! Keeps the session's entries in the tenant's inbox up to date.
+//!
+//! The session's state is the outbox: the kernel compares the calls that wait with those that the inbox has acknowledged, and
+//! starts the job until they are the same. Before a notice with calls is sent, the state says that it may arrive: its response
+//! may be lost, and the next notice must replace what it has listed.
+
+use super::{SessionHost, children::MESSAGE_TIMEOUT};
+use crate::ports::{InboxError, within};
+use crate::session::Session;
+use crate::types::{
+    InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionId, SessionState, Suspension, TenantId,
+    Timestamp,
+};
+use std::time::Duration;
+
+/// Returns the calls that the inbox must list; `None` if it has acknowledged the same.
+pub(super) fn due(state: &SessionState, suspensions: &[Suspension]) -> Option<Vec<ListedCall>> {
+    let mark = state.background.inbox.as_ref();
+    let calls: Vec<_> = listed(suspensions).map(ListedCall::of).collect();
+    let is_current = mark.map_or(calls.is_empty(), |mark| !mark.uncertain && mark.calls == calls);
+    (!is_current).then_some(calls)
+}
+
+fn listed(suspensions: &[Suspension]) -> impl Iterator<Item = &Suspension> {
+    suspensions.iter().filter(|own| own.wait.kind().is_listed())
+}
+
+impl SessionHost {
+    /// Sends the calls that wait to the inbox, and stores that it has them.
+    pub(super) async fn notify_inbox(&self, session: &Session) -> Result<(), Problem> {
+        let suspensions = session.suspensions()?;
+        let suspensions: Vec<_> = listed(&suspensions).collect();
+        let mark = session.state().background.inbox.clone().unwrap_or_default();
+        if !suspensions.is_empty() && !mark.uncertain {
+            session.commit(self.now(), |draft| draft.list_in_inbox())?;
+        }
+        let calls = suspensions.iter().map(|own| ListedCall::of(own)).collect();
+        let state = session.state().clone();
+        let (id, tenant) = (state.meta.id.clone(), state.meta.tenant.clone());
+        let entries = suspensions.into_iter().map(|own| entry(&state, own)).collect();
+        let sent_at = self.send_notice(&tenant, &mark, id, entries).await?;
+        if self.serves(session) {
+            let mark = InboxMark { sent_at, uncertain: false, calls };
+            session.commit(self.now(), |draft| draft.set_inbox(mark))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the entries of the session in the store, which is being erased.
+    ///
+    /// # Errors
+    /// If the inbox fails. The erasure is then repeated.
+    pub(super) async fn leave_inbox(&self, tenant: &TenantId) -> Result<(), Problem> {
+        let opened = Session::open(std::rc::Rc::clone(&self.ports.store), self.config.context, self.hub());
+        let Some(session) = opened.ok().flatten().filter(|own| own.state().meta.tenant == *tenant) else {
+            return Ok(());
+        };
+        let (id, mark) = (session.state().meta.id.clone(), session.state().background.inbox.clone());
+        // Without a mark, no notice was ever sent.
+        let Some(mark) = mark.filter(|mark| mark.uncertain || !mark.calls.is_empty()) else { return Ok(()) };
+        self.send_notice(tenant, &mark, id, Vec::new()).await.map(drop)
+    }
+
+    /// Sends a notice that is later than all others of the session. Returns when it was sent.
+    async fn send_notice(
+        &self,
+        tenant: &TenantId,
+        mark: &InboxMark,
+        session: SessionId,
+        calls: Vec<InboxCall>,
+    ) -> Result<Timestamp, Problem> {
+        let last = self.inbox_sent_at.get().max(mark.sent_at);
+        let sent_at = self.now().max(last + Duration::from_millis(1));
+        self.inbox_sent_at.set(sent_at);
+        let notice = InboxNotice { session, sent_at, calls };
+        let sent = self.ports.inbox.notify(tenant, &notice);
+        let sent = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, sent).await;
+        let newest = sent.unwrap_or_else(|unfinished| Err(InboxError(unfinished.to_string())))?;
+        if let Some(newest) = newest {
+            // A former process of this session has sent a notice at the same time, or its clock was ahead.
+            self.inbox_sent_at.set(newest);
+            return Err(InboxError("the inbox has a later notice of the session".into()).into());
+        }
+        Ok(sent_at)
+    }
+}
+
+impl ListedCall {
+    fn of(suspension: &Suspension) -> Self {
+        Self {
+            call_id: suspension.call_id.clone(),
+            kind: suspension.wait.kind(),
+            args_hash: suspension.args_hash.clone(),
+            claim: suspension.claim.clone(),
+        }
+    }
+}
+
+fn entry(state: &SessionState, suspension: &Suspension) -> InboxCall {
+    let mut entry = InboxCall {
+        session: state.meta.id.clone(),
+        title: state.meta.title.clone(),
+        user: state.meta.user.clone(),
+        agent: state.meta.agent.clone(),
+        parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
+        truncated: false,
+        call: suspension.pending(),
+    };
+    entry.shorten();
+    entry
+}

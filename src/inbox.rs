@@ -1,0 +1,279 @@
+//! The inbox of one tenant, without I/O besides its store: the calls of its sessions that wait, and their changes.
+//!
+//! A session sends all of its calls that wait whenever they change; see `agent::host::inbox`. The inbox numbers the changes.
+//! The number of a call's last change is part of the key of its document, so the list and the feed of changes are the same
+//! documents, and a reader that was away reads those with higher numbers. A removed call leaves the number of its removal for
+//! [`REMOVALS_KEPT`].
+
+mod key;
+#[cfg(test)]
+mod tests;
+
+use crate::ports::{Clock, SessionStore, StoreError, session_store::Batch};
+use crate::types::{
+    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxNotice, InboxPosition, Timestamp,
+};
+use futures::{
+    channel::oneshot,
+    future::{Either, select},
+};
+use key::{EntryKey, Folder};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
+
+/// How long the number of a removal is kept. A reader that was away for longer starts again.
+pub const REMOVALS_KEPT: Duration = Duration::from_hours(24);
+/// How long the last notice of a session is known that has no calls, so that a late notice does not bring them back.
+const NOTICES_KEPT: Duration = Duration::from_hours(24);
+/// Maximum number of documents of each kind that one notice removes because of their age. More than it can add.
+const SWEPT: usize = 20;
+/// Maximum number of changes of a page.
+const PAGE: usize = 100;
+/// Maximum number of keys that are read at once.
+const KEYS_AT_ONCE: usize = 500;
+
+/// The numbers of changes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Numbers {
+    /// The number of the last change.
+    last: u64,
+    /// The number of the last removal that was forgotten.
+    forgotten: u64,
+}
+
+/// What the inbox knows of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Listed {
+    /// When its newest notice was sent.
+    sent_at: Timestamp,
+    /// The keys of its calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    keys: Vec<String>,
+}
+
+/// The inbox of one tenant. Its state is in the documents of its store, which nothing else shares.
+pub struct TenantInbox {
+    store: Rc<dyn SessionStore>,
+    /// The readers that wait for a change.
+    readers: RefCell<Vec<oneshot::Sender<()>>>,
+}
+
+impl TenantInbox {
+    /// Creates the inbox in a store.
+    pub fn new(store: Rc<dyn SessionStore>) -> Self {
+        Self { store, readers: RefCell::default() }
+    }
+
+    /// Replaces the calls of a session. A notice that is not later than all others is ignored; then returns when the newest one
+    /// was sent.
+    ///
+    /// # Errors
+    /// If the store fails. Nothing has changed then.
+    pub fn notify(&self, notice: &InboxNotice, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let InboxNotice { session, sent_at, calls } = notice;
+        let listed: Listed = self.read(&key::session(session))?.unwrap_or_default();
+        if listed.sent_at >= *sent_at {
+            return Ok(Some(listed.sent_at));
+        }
+        let mut numbers = self.numbers()?;
+        let before = numbers.last;
+        let mut batch = Batch::default();
+        let (mut keys, mut kept) = (Vec::new(), BTreeSet::new());
+        for call in calls {
+            let json = encode(call)?;
+            let known = listed.keys.iter().find(|known| EntryKey::is_of(known, call));
+            if let Some(known) = known
+                && self.store.get(known)?.as_ref() == Some(&json)
+            {
+                kept.insert(known);
+                keys.push(known.clone());
+                continue;
+            }
+            if let Some(known) = known {
+                kept.insert(known);
+                batch.delete.push(known.clone());
+            }
+            numbers.last += 1;
+            let own = EntryKey::new(call).at(Folder::Calls, numbers.last);
+            batch.put.push((own.clone(), json));
+            keys.push(own);
+        }
+        for gone in listed.keys.iter().filter(|known| !kept.contains(known)) {
+            batch.delete.push(gone.clone());
+            if let Some((_, entry)) = EntryKey::parse(gone) {
+                numbers.last += 1;
+                batch.put.push((entry.at(Folder::Removals, numbers.last), encode(&now)?));
+            }
+        }
+        if keys.is_empty() {
+            batch.put.push((key::quiet(*sent_at, session), String::new()));
+        }
+        self.sweep(now, &mut numbers, &mut batch)?;
+        batch.put.push((key::session(session), encode(&Listed { sent_at: *sent_at, keys })?));
+        batch.put.push((key::NUMBERS.to_owned(), encode(&numbers)?));
+        self.store.commit(batch)?;
+        if numbers.last > before {
+            self.readers.borrow_mut().drain(..).for_each(wake);
+        }
+        Ok(None)
+    }
+
+    /// Forgets removals, and the last notices of sessions without calls, that are old.
+    fn sweep(&self, now: Timestamp, numbers: &mut Numbers, batch: &mut Batch) -> Result<(), StoreError> {
+        let (from, to) = Folder::Removals.range(0);
+        for removal in self.store.keys(&from, &to, SWEPT)? {
+            let is_old = self.read::<Timestamp>(&removal)?.is_none_or(|at| at + REMOVALS_KEPT <= now);
+            let Some((number, _)) = EntryKey::parse(&removal).filter(|_| is_old) else { break };
+            numbers.forgotten = number;
+            batch.delete.push(removal);
+        }
+        let (from, to) = key::quiet_before(now - NOTICES_KEPT);
+        for quiet in self.store.keys(&from, &to, SWEPT)? {
+            if let Some((sent_at, session)) = key::parse_quiet(&quiet) {
+                let own = key::session(&session);
+                // The session may have sent another notice since.
+                let is_last = self.read::<Listed>(&own)?.is_some_and(|listed| listed.sent_at == sent_at);
+                batch.delete.extend(is_last.then_some(own));
+            }
+            batch.delete.push(quiet);
+        }
+        Ok(())
+    }
+
+    /// Lists up to `limit` calls in the order of their last change, starting after the change with number `after`.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn list(
+        &self,
+        filter: &InboxFilter,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, InboxCall)>, StoreError> {
+        let found = self.select(Folder::Calls, filter, after, limit)?;
+        let mut calls = Vec::with_capacity(found.len());
+        for (number, key, _) in found {
+            calls.extend(self.read(&key)?.map(|call| (number, call)));
+        }
+        Ok(calls)
+    }
+
+    /// Reads the changes after a position.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn changes(&self, filter: &InboxFilter, position: InboxPosition) -> Result<InboxChanges, StoreError> {
+        let numbers = self.numbers()?;
+        let (reset, after) = match position {
+            InboxPosition::Start => (true, 0),
+            // Either removals were forgotten, or another inbox assigned the number.
+            InboxPosition::Returning(after) if !(numbers.forgotten..=numbers.last).contains(&after) => {
+                (true, 0)
+            }
+            InboxPosition::Returning(after) | InboxPosition::After(after) => (false, after),
+        };
+        let mut changes = Vec::new();
+        let mut next = numbers.last;
+        let folders = if reset { &[Folder::Calls][..] } else { &[Folder::Calls, Folder::Removals] };
+        for folder in folders {
+            let found = self.select(*folder, filter, after, PAGE)?;
+            if let (PAGE, Some((last, ..))) = (found.len(), found.last()) {
+                next = next.min(*last);
+            }
+            for (number, key, entry) in found {
+                let change = match folder {
+                    Folder::Calls => self.read(&key)?.map(InboxChange::Added),
+                    Folder::Removals => Some(InboxChange::Removed(entry.removed())),
+                };
+                changes.extend(change.map(|change| (number, change)));
+            }
+        }
+        changes.retain(|(number, _)| *number <= next);
+        changes.sort_by_key(|(number, _)| *number);
+        Ok(InboxChanges { reset, changes, next, more: next < numbers.last })
+    }
+
+    /// Reads the changes after a position. If there are none, waits for up to `wait` until there are.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn await_changes(
+        &self,
+        filter: &InboxFilter,
+        mut position: InboxPosition,
+        wait: Duration,
+        clock: &dyn Clock,
+    ) -> Result<InboxChanges, StoreError> {
+        let mut timeout = clock.sleep(wait);
+        loop {
+            let found = self.changes(filter, position)?;
+            if found.reset || found.more || !found.changes.is_empty() || wait.is_zero() {
+                return Ok(found);
+            }
+            // No await since the read, so no change is missed.
+            let (sender, changed) = oneshot::channel();
+            let mut readers = self.readers.borrow_mut();
+            readers.retain(|reader| !reader.is_canceled());
+            readers.push(sender);
+            drop(readers);
+            position = InboxPosition::After(found.next);
+            match select(changed, timeout).await {
+                Either::Left((_, left)) => timeout = left,
+                Either::Right(_) => return Ok(found),
+            }
+        }
+    }
+
+    /// Erases the inbox.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn erase(&self) -> Result<(), StoreError> {
+        self.store.erase()
+    }
+
+    /// Returns up to `limit` entries of a folder after a number.
+    fn select(
+        &self,
+        folder: Folder,
+        filter: &InboxFilter,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, String, EntryKey)>, StoreError> {
+        let mut found = Vec::new();
+        let (mut from, to) = folder.range(after + 1);
+        loop {
+            let keys = self.store.keys(&from, &to, KEYS_AT_ONCE)?;
+            let (is_last, last) = (keys.len() < KEYS_AT_ONCE, keys.last().cloned());
+            let entries = keys.into_iter().filter_map(|key| {
+                let (number, entry) = EntryKey::parse(&key)?;
+                entry.fits(filter).then_some((number, key, entry))
+            });
+            found.extend(entries.take(limit - found.len()));
+            match last {
+                Some(last) if !is_last && found.len() < limit => from = last + "\0",
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    fn numbers(&self) -> Result<Numbers, StoreError> {
+        Ok(self.read(key::NUMBERS)?.unwrap_or_default())
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        let json = self.store.get(key)?;
+        json.map(|json| serde_json::from_str(&json)).transpose().map_err(|error| {
+            StoreError(format!("the document {key:?} of the inbox cannot be parsed: {error}"))
+        })
+    }
+}
+
+/// Wakes a reader, unless it has left.
+fn wake(reader: oneshot::Sender<()>) {
+    let _ = reader.send(());
+}
+
+fn encode(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError(error.to_string()))
+}

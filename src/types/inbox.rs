@@ -1,0 +1,150 @@
+//! The inbox of a tenant: the calls of its sessions that wait for a person or a client.
+
+use super::{AgentId, CallId, Pending, SessionId, Timestamp, UserId, WaitKind, suspension::Claim};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Largest JSON of the arguments, and of the payload, of a call in the inbox, in bytes.
+const MAX_JSON: usize = 4_000;
+
+/// A call that waits, as the inbox lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct InboxCall {
+    /// The session of the call.
+    pub session: SessionId,
+    /// The title of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The user of the session.
+    pub user: UserId,
+    /// The agent of the session.
+    pub agent: AgentId,
+    /// The session of the parent, if the session belongs to a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// Whether `args` or `payload` was too long. It is then the start of its JSON, as a string; `pending` of the session
+    /// has all of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Pending,
+}
+
+impl InboxCall {
+    /// Shortens the arguments and the payload.
+    pub fn shorten(&mut self) {
+        for value in [&mut self.call.args, &mut self.call.payload] {
+            let json = value.to_string();
+            if json.len() > MAX_JSON {
+                let end = json.floor_char_boundary(MAX_JSON);
+                *value = Value::String(json.get(..end).unwrap_or_default().to_owned());
+                self.truncated = true;
+            }
+        }
+    }
+}
+
+/// All calls of a session that wait, sent to the inbox. At-least-once and idempotent: the inbox ignores a notice that is
+/// older than one it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InboxNotice {
+    /// The session.
+    pub session: SessionId,
+    /// When it was sent. Each notice of a session must have a later time than all before.
+    pub sent_at: Timestamp,
+    /// The calls.
+    pub calls: Vec<InboxCall>,
+}
+
+/// What a session knows of its entries in the inbox.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InboxMark {
+    /// When the last acknowledged notice was sent.
+    pub sent_at: Timestamp,
+    /// Whether a later notice may have arrived.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncertain: bool,
+    /// The calls that the inbox has acknowledged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ListedCall>,
+}
+
+/// What distinguishes a call in the inbox from another state of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ListedCall {
+    /// The call.
+    pub call_id: CallId,
+    /// What it waits for.
+    pub kind: WaitKind,
+    /// The hash of what it waits for.
+    pub args_hash: String,
+    /// The runner that works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+}
+
+/// Selects calls of the inbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxFilter {
+    /// Restricts to this user.
+    pub user: Option<UserId>,
+    /// Restricts to this agent.
+    pub agent: Option<AgentId>,
+    /// Restricts to this session.
+    pub session: Option<SessionId>,
+    /// Restricts to this kind.
+    pub kind: Option<WaitKind>,
+    /// Restricts to calls with this id.
+    pub call: Option<CallId>,
+}
+
+/// A call of the inbox that is no longer there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RemovedCall {
+    /// The session of the call.
+    pub session: SessionId,
+    /// The user of the session.
+    pub user: UserId,
+    /// The agent of the session.
+    pub agent: AgentId,
+    /// The call.
+    pub call_id: CallId,
+    /// What it waited for.
+    pub kind: WaitKind,
+}
+
+/// A change of the inbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxChange {
+    /// A call waits, or its entry has changed.
+    Added(Box<InboxCall>),
+    /// A call no longer waits.
+    Removed(RemovedCall),
+}
+
+/// The position of a reader of the inbox's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxPosition {
+    /// The reader has nothing.
+    Start,
+    /// The reader comes back with the number of the last change that it has.
+    Returning(u64),
+    /// The reader has read up to this change just now.
+    After(u64),
+}
+
+/// A page of changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InboxChanges {
+    /// Whether the reader must forget what it has: the changes are all calls that wait.
+    pub reset: bool,
+    /// The changes, with their numbers.
+    pub changes: Vec<(u64, InboxChange)>,
+    /// The number up to which the reader has all changes.
+    pub next: u64,
+    /// Whether more changes follow.
+    pub more: bool,
+}
