@@ -1,4 +1,5 @@
 import { EdgeHarnessError } from "./error.ts";
+import { PendingCalls } from "./pending.ts";
 import { pages, Session } from "./session.ts";
 import { newKey, Transport, type ClientOptions, type RequestOptions } from "./transport.ts";
 import type { NewSession, Page, PendingCall, Schemas, Scope, SessionData, SessionSummary } from "./types.ts";
@@ -12,9 +13,12 @@ export interface WaitingCall {
 /** A client of one server, with one credential. */
 export class EdgeHarness {
   readonly #transport: Transport;
+  /** The inbox: the calls of all sessions that wait for a person or a client. */
+  readonly pending: PendingCalls;
 
   constructor(options: ClientOptions) {
     this.#transport = new Transport(options);
+    this.pending = new PendingCalls(this.#transport);
   }
 
   /** Returns a session by its id, without a request. */

@@ -1,6 +1,6 @@
 import { backOff } from "./backoff.ts";
 import { EdgeHarnessError } from "./error.ts";
-import { serverSentEvents } from "./sse.ts";
+import { serverSentEvents, type ServerSentEvent } from "./sse.ts";
 import { segment, type Transport } from "./transport.ts";
 import type { Event } from "./types.ts";
 
@@ -24,21 +24,28 @@ export interface Followed {
 
 /** Yields each event of a session once, across as many connections as it takes. */
 export async function* follow(transport: Transport, session: string, options: FollowOptions): AsyncGenerator<Followed> {
+  const { until } = options;
+  for await (const { id, data } of followFeed(transport, `/v1/sessions/${segment(session)}/events`, { until }, options)) {
+    yield { id, event: JSON.parse(data) as Event };
+  }
+}
+
+/** Yields each event of a feed once, across as many connections as it takes. */
+export async function* followFeed(
+  transport: Transport, path: string, query: Record<string, string | undefined>, options: FollowOptions,
+): AsyncGenerator<ServerSentEvent> {
   const { until, signal, onConnection } = options;
   let last = options.after;
   for (let failures = 1; ; failures++) {
     let failure: unknown;
     try {
-      const response = await transport.once("GET", `/v1/sessions/${segment(session)}/events`, {
-        headers: { accept: "text/event-stream" },
-        query: { after: last, until },
-        signal,
-      });
+      const headers = { accept: "text/event-stream" };
+      const response = await transport.once("GET", path, { headers, query: { ...query, after: last }, signal });
       onConnection?.("open");
-      for await (const { id, data } of serverSentEvents(response, signal)) {
+      for await (const event of serverSentEvents(response, signal)) {
         failures = 0;
-        last = id ?? last;
-        yield { id, event: JSON.parse(data) as Event };
+        last = event.id ?? last;
+        yield event;
       }
       if (until === "idle") return;
     } catch (error) {

@@ -113,7 +113,7 @@ export class Session {
   }
 
   /** Answers a call that waits for an answer: a question, a plan, or a tool that the client runs. */
-  answer(callId: string, answer: unknown, options: { args_hash?: string } = {}): Promise<Receipt> {
+  answer(callId: string, answer: unknown, options: { args_hash?: string; runner?: string } = {}): Promise<Receipt> {
     return this.#receipt(`answers/${segment(callId)}`, { answer, ...options }, { isRepeatable: true });
   }
 

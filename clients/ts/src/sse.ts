@@ -6,6 +6,7 @@ const SILENCE_MS = 45_000;
 /** One Server-Sent Event. */
 export interface ServerSentEvent {
   id: string | undefined;
+  name: string | undefined;
   data: string;
 }
 
@@ -53,10 +54,12 @@ async function read(reader: ReadableStreamDefaultReader<Uint8Array>, signal?: Ab
 /** Parses the lines of one event; `undefined` for comments and settings. */
 function parse(block: string): ServerSentEvent | undefined {
   let id: string | undefined;
+  let name: string | undefined;
   const data: string[] = [];
   for (const line of block.split("\n")) {
     if (line.startsWith("id: ")) id = line.slice(4);
+    else if (line.startsWith("event: ")) name = line.slice(7);
     else if (line.startsWith("data: ")) data.push(line.slice(6));
   }
-  return data.length > 0 ? { id, data: data.join("\n") } : undefined;
+  return data.length > 0 ? { id, name, data: data.join("\n") } : undefined;
 }
