@@ -11,7 +11,7 @@ mod tests;
 
 use crate::ports::{Clock, SessionStore, StoreError, session_store::Batch};
 use crate::types::{
-    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxNotice, InboxPosition, Timestamp,
+    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxNotice, InboxPosition, SessionId, Timestamp,
 };
 use futures::{
     channel::oneshot,
@@ -37,7 +37,7 @@ const KEYS_AT_ONCE: usize = 500;
 struct Numbers {
     /// The number of the last change.
     last: u64,
-    /// The number of the last removal that was forgotten.
+    /// The number up to which removals may have been forgotten.
     forgotten: u64,
 }
 
@@ -70,7 +70,7 @@ impl TenantInbox {
     /// # Errors
     /// If the store fails. Nothing has changed then.
     pub fn notify(&self, notice: &InboxNotice, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        let InboxNotice { session, sent_at, calls } = notice;
+        let InboxNotice { session, sent_at, calls, erased } = notice;
         let listed: Listed = self.read(&key::session(session))?.unwrap_or_default();
         if listed.sent_at >= *sent_at {
             return Ok(Some(listed.sent_at));
@@ -100,13 +100,16 @@ impl TenantInbox {
         }
         for gone in listed.keys.iter().filter(|known| !kept.contains(known)) {
             batch.delete.push(gone.clone());
-            if let Some((_, entry)) = EntryKey::parse(gone) {
+            if let Some((_, entry)) = EntryKey::parse(gone).filter(|_| !erased) {
                 numbers.last += 1;
                 batch.put.push((entry.at(Folder::Removals, numbers.last), encode(&now)?));
             }
         }
+        if *erased {
+            self.forget_removals(session, &mut numbers, &mut batch)?;
+        }
         if keys.is_empty() {
-            batch.put.push((key::quiet(*sent_at, session), String::new()));
+            batch.put.push((key::quiet(*sent_at, &key::session(session)), String::new()));
         }
         self.sweep(now, &mut numbers, &mut batch)?;
         batch.put.push((key::session(session), encode(&Listed { sent_at: *sent_at, keys })?));
@@ -118,19 +121,35 @@ impl TenantInbox {
         Ok(None)
     }
 
+    /// Forgets all removals of a session. Every reader then starts again, because it may need them.
+    fn forget_removals(
+        &self,
+        session: &SessionId,
+        numbers: &mut Numbers,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let own = InboxFilter { session: Some(session.clone()), ..InboxFilter::default() };
+        let removals = self.select(Folder::Removals, &own, 0, usize::MAX)?;
+        batch.delete.extend(removals.into_iter().map(|(_, key, _)| key));
+        if !batch.delete.is_empty() {
+            numbers.last += 1;
+            numbers.forgotten = numbers.last;
+        }
+        Ok(())
+    }
+
     /// Forgets removals, and the last notices of sessions without calls, that are old.
     fn sweep(&self, now: Timestamp, numbers: &mut Numbers, batch: &mut Batch) -> Result<(), StoreError> {
         let (from, to) = Folder::Removals.range(0);
         for removal in self.store.keys(&from, &to, SWEPT)? {
             let is_old = self.read::<Timestamp>(&removal)?.is_none_or(|at| at + REMOVALS_KEPT <= now);
             let Some((number, _)) = EntryKey::parse(&removal).filter(|_| is_old) else { break };
-            numbers.forgotten = number;
+            numbers.forgotten = numbers.forgotten.max(number);
             batch.delete.push(removal);
         }
         let (from, to) = key::quiet_before(now - NOTICES_KEPT);
         for quiet in self.store.keys(&from, &to, SWEPT)? {
-            if let Some((sent_at, session)) = key::parse_quiet(&quiet) {
-                let own = key::session(&session);
+            if let Some((sent_at, own)) = key::parse_quiet(&quiet) {
                 // The session may have sent another notice since.
                 let is_last = self.read::<Listed>(&own)?.is_some_and(|listed| listed.sent_at == sent_at);
                 batch.delete.extend(is_last.then_some(own));
@@ -164,33 +183,42 @@ impl TenantInbox {
     /// If the store fails.
     pub fn changes(&self, filter: &InboxFilter, position: InboxPosition) -> Result<InboxChanges, StoreError> {
         let numbers = self.numbers()?;
-        let (reset, after) = match position {
-            InboxPosition::Start => (true, 0),
-            // Either removals were forgotten, or another inbox assigned the number.
-            InboxPosition::Returning(after) if !(numbers.forgotten..=numbers.last).contains(&after) => {
-                (true, 0)
-            }
-            InboxPosition::Returning(after) | InboxPosition::After(after) => (false, after),
+        // Otherwise removals were forgotten that the reader needs, or another inbox has assigned the number.
+        let has_removals = |since| (numbers.forgotten..=numbers.last).contains(&since);
+        let (reset, after, since) = match position {
+            InboxPosition::Listing { after, since } if has_removals(since) => (false, after, since),
+            InboxPosition::After(after) if has_removals(after) => (false, after, after),
+            _ => (true, 0, numbers.last),
         };
-        let mut changes = Vec::new();
-        let mut next = numbers.last;
-        let folders = if reset { &[Folder::Calls][..] } else { &[Folder::Calls, Folder::Removals] };
-        for folder in folders {
-            let found = self.select(*folder, filter, after, PAGE)?;
-            if let (PAGE, Some((last, ..))) = (found.len(), found.last()) {
-                next = next.min(*last);
-            }
-            for (number, key, entry) in found {
-                let change = match folder {
-                    Folder::Calls => self.read(&key)?.map(InboxChange::Added),
-                    Folder::Removals => Some(InboxChange::Removed(entry.removed())),
-                };
-                changes.extend(change.map(|change| (number, change)));
+        let calls = self.select(Folder::Calls, filter, after, PAGE)?;
+        let is_listing = reset || matches!(position, InboxPosition::Listing { .. });
+        if is_listing && let (PAGE, Some((last, ..))) = (calls.len(), calls.last()) {
+            let next = InboxPosition::Listing { after: *last, since };
+            return Ok(InboxChanges { reset, changes: self.added(calls)?, next, more: true });
+        }
+        let removals = self.select(Folder::Removals, filter, since, PAGE)?;
+        let mut last = numbers.last;
+        for page in [&calls, &removals] {
+            if let (PAGE, Some((of_page, ..))) = (page.len(), page.last()) {
+                last = last.min(*of_page);
             }
         }
-        changes.retain(|(number, _)| *number <= next);
+        let mut changes = self.added(calls)?;
+        let removed =
+            |(number, _, entry): (u64, String, EntryKey)| (number, InboxChange::Removed(entry.removed()));
+        changes.extend(removals.into_iter().map(removed));
+        changes.retain(|(number, _)| *number <= last);
         changes.sort_by_key(|(number, _)| *number);
-        Ok(InboxChanges { reset, changes, next, more: next < numbers.last })
+        Ok(InboxChanges { reset, changes, next: InboxPosition::After(last), more: last < numbers.last })
+    }
+
+    /// Reads the calls of these entries.
+    fn added(&self, found: Vec<(u64, String, EntryKey)>) -> Result<Vec<(u64, InboxChange)>, StoreError> {
+        let mut added = Vec::with_capacity(found.len());
+        for (number, key, _) in found {
+            added.extend(self.read(&key)?.map(|call| (number, InboxChange::Added(call))));
+        }
+        Ok(added)
     }
 
     /// Reads the changes after a position. If there are none, waits for up to `wait` until there are.
@@ -216,7 +244,7 @@ impl TenantInbox {
             readers.retain(|reader| !reader.is_canceled());
             readers.push(sender);
             drop(readers);
-            position = InboxPosition::After(found.next);
+            position = found.next;
             match select(changed, timeout).await {
                 Either::Left((_, left)) => timeout = left,
                 Either::Right(_) => return Ok(found),

@@ -21,12 +21,17 @@ const TROUBLE_MS: u64 = 180_000;
 type Waiting = (SessionId, String, &'static str);
 
 /// What a reader has received.
-#[derive(Default)]
 pub struct InboxReader {
     /// The calls that wait.
     pub calls: BTreeSet<Waiting>,
-    /// The number of the last change.
-    pub last: u64,
+    /// Where it reads next.
+    pub next: InboxPosition,
+}
+
+impl Default for InboxReader {
+    fn default() -> Self {
+        Self { calls: BTreeSet::new(), next: InboxPosition::Start }
+    }
 }
 
 impl InboxReader {
@@ -44,7 +49,7 @@ impl InboxReader {
                 }
             };
         }
-        self.last = changes.next;
+        self.next = changes.next;
     }
 }
 
@@ -65,7 +70,7 @@ async fn read(world: &Rc<World>, tenant: &TenantId, mut dice: Dice) {
         let received = world.inbox.changes(tenant, &filter, position, wait).await;
         let mut readers = world.inbox_readers.borrow_mut();
         let reader = readers.entry(tenant.clone()).or_default();
-        let returning = InboxPosition::Returning(reader.last);
+        let returning = reader.next;
         let Ok(changes) = received else {
             drop(readers);
             position = returning;
@@ -73,10 +78,10 @@ async fn read(world: &Rc<World>, tenant: &TenantId, mut dice: Dice) {
             continue;
         };
         reader.receive(changes);
-        position = InboxPosition::After(reader.last);
+        position = reader.next;
         let away = match dice.below(20) {
             0 => Some((InboxPosition::Start, dice.below(3_000))),
-            1..=5 => Some((InboxPosition::Returning(reader.last), dice.below(9_000))),
+            1..=5 => Some((reader.next, dice.below(9_000))),
             _ => None,
         };
         drop(readers);
@@ -150,13 +155,15 @@ pub fn has_left(node: &Node) -> bool {
 
 /// 21: at the end no call waits, so the inbox is empty. A reader that returns learns this.
 pub fn check(world: &World) {
+    // The end may have come during an outage.
+    world.inbox.down.set(false);
     for (tenant, reader) in world.inbox_readers.borrow_mut().iter_mut() {
         let left = listed(world, tenant);
         if !left.is_empty() {
             world.ledger.find(21, format!("{left:?} stay in the inbox of {tenant}"));
         }
         loop {
-            let position = InboxPosition::Returning(reader.last);
+            let position = reader.next;
             let filter = InboxFilter::default();
             let read = block_on(world.inbox.changes(tenant, &filter, position, Duration::ZERO));
             let Ok(changes) = read else { break };

@@ -60,5 +60,6 @@ fn holder<'a>(claims: &'a [Claimed], call: &str, span: (u64, u64)) -> Option<&'a
         return None;
     }
     let before = of_call.by_ref().filter(|claim| claim.at != span && claim.at.1 <= span.0);
-    before.max_by_key(|claim| claim.at.1)
+    // The order of claims at the same time is unknown. A claim is only extended.
+    before.max_by_key(|claim| (claim.at.1, claim.until))
 }

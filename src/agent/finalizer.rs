@@ -39,6 +39,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     };
     let reply = last.clone().or_else(earlier).map(|message| Reply::new(&message, ending.output));
     let names = call_names(cx);
+    let claimed = session.claimed_calls()?;
 
     session.commit(cx.clock.now(), |draft| {
         let Some(mut turn) = draft.state().activity.turn.clone() else { return };
@@ -68,7 +69,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .find(|(id, _)| *id == call.call_id)
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
-                let begun = call.status == CallStatus::Started || cx.state.has_begun(&call.call_id);
+                let begun = call.status == CallStatus::Started
+                    || cx.state.has_begun(&call.call_id)
+                    || claimed.contains(&call.call_id);
                 let status = ending.statuses.iter().find(|status| status.call_id == call.call_id);
                 let resolved = ending.resolved.iter().find(|(id, _)| *id == call.call_id);
                 let outcome = match status {

@@ -5,20 +5,22 @@ use crate::types::{
 };
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
+use sha2::{Digest as _, Sha256};
 
 /// The numbers of changes.
 pub const NUMBERS: &str = "numbers";
 /// The start of the keys of sessions without calls.
 const QUIET: &str = "quiet/";
 
-/// What the inbox knows of a session.
+/// What the inbox knows of a session. The key outlives the session by a day, and so has only a hash of its id.
 pub fn session(session: &SessionId) -> String {
-    format!("session/{session}")
+    let hash = Sha256::digest(session.as_str());
+    hash.iter().take(16).fold("session/".to_owned(), |key, byte| key + &format!("{byte:02x}"))
 }
 
-/// A session without calls, by the time of its last notice.
-pub fn quiet(sent_at: Timestamp, session: &SessionId) -> String {
-    format!("{QUIET}{:016x}/{session}", sent_at.0)
+/// A session without calls, by the time of its last notice. `own` is the key of what the inbox knows of it.
+pub fn quiet(sent_at: Timestamp, own: &str) -> String {
+    format!("{QUIET}{:016x}/{own}", sent_at.0)
 }
 
 /// The range of sessions without calls whose last notice is older.
@@ -27,9 +29,9 @@ pub fn quiet_before(at: Timestamp) -> (String, String) {
 }
 
 /// Parses a key of [`quiet`].
-pub fn parse_quiet(key: &str) -> Option<(Timestamp, SessionId)> {
-    let (sent_at, session) = key.strip_prefix(QUIET)?.split_once('/')?;
-    Some((Timestamp(u64::from_str_radix(sent_at, 16).ok()?), session.into()))
+pub fn parse_quiet(key: &str) -> Option<(Timestamp, String)> {
+    let (sent_at, own) = key.strip_prefix(QUIET)?.split_once('/')?;
+    Some((Timestamp(u64::from_str_radix(sent_at, 16).ok()?), own.to_owned()))
 }
 
 /// A folder of entries, in the order of their numbers.

@@ -4,6 +4,7 @@ use crate::types::{Category, Decider, Pending, SessionId, WaitKind};
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use std::ops::Range;
 
 fn call(session: &str, user: &str, id: &str, kind: WaitKind) -> InboxCall {
     let (asked_at, expires_at) = (Timestamp(0), Timestamp(1_000));
@@ -46,7 +47,8 @@ impl Stage {
     }
 
     fn notify(&self, session: &str, sent_at: u64, calls: Vec<InboxCall>) -> Option<Timestamp> {
-        let notice = InboxNotice { session: session.into(), sent_at: Timestamp(sent_at), calls };
+        let notice =
+            InboxNotice { session: session.into(), sent_at: Timestamp(sent_at), calls, erased: false };
         self.inbox.notify(&notice, Timestamp(sent_at)).unwrap()
     }
 
@@ -60,7 +62,7 @@ impl Stage {
     }
 
     /// Returns the changes as text: `+` for an added call, `-` for a removed one, `!` for a reset.
-    fn changes(&self, position: InboxPosition) -> (Vec<String>, u64) {
+    fn changes(&self, position: InboxPosition) -> (Vec<String>, InboxPosition) {
         let found = self.inbox.changes(&InboxFilter::default(), position).unwrap();
         let text = found.changes.into_iter().map(|(_, change)| match change {
             InboxChange::Added(own) => format!("+{}", own.call.call_id),
@@ -113,10 +115,10 @@ fn a_reader_that_returns_misses_nothing() {
     stage.notify("s", 2, vec![approval("s", "b")]);
     stage.notify("t", 2, vec![approval("t", "c")]);
     stage.notify("t", 3, Vec::new());
-    let (second, last) = stage.changes(InboxPosition::Returning(last));
-    assert_eq!(second, ["+b", "-a", "-c"]);
-    assert_eq!(stage.changes(InboxPosition::Returning(last)).0, Vec::<String>::new());
-    assert_eq!(stage.changes(InboxPosition::Returning(last + 1)).0, ["!", "+b"], "an unknown number");
+    let (second, last) = stage.changes(last);
+    assert_eq!((second, last), (vec!["+b".into(), "-a".into(), "-c".into()], InboxPosition::After(5)));
+    assert_eq!(stage.changes(last).0, Vec::<String>::new());
+    assert_eq!(stage.changes(InboxPosition::After(6)).0, ["!", "+b"], "an unknown number");
 }
 
 #[test]
@@ -126,14 +128,30 @@ fn a_reader_that_was_away_too_long_starts_again() {
     stage.notify("s", 1, vec![approval("s", "a")]);
     stage.notify("s", 2, Vec::new());
     stage.notify("t", day + 2, vec![approval("t", "b")]);
-    assert_eq!(stage.changes(InboxPosition::Returning(1)).0, ["!", "+b"]);
-    assert_eq!(stage.changes(InboxPosition::After(1)).0, ["+b"], "a reader that is here is not late");
+    assert_eq!(stage.changes(InboxPosition::After(1)).0, ["!", "+b"]);
+    assert_eq!(stage.changes(InboxPosition::After(2)).0, ["+b"], "it has the removal");
     let documents: Vec<_> = stage.inbox.store.keys("", "~", 100).unwrap();
     assert_eq!(documents.iter().filter(|key| key.starts_with("session/")).count(), 2, "not older than a day");
     stage.notify("t", 3 * day, vec![approval("t", "b")]);
     let documents: Vec<_> = stage.inbox.store.keys("", "~", 100).unwrap();
     let left: Vec<_> = documents.iter().filter(|key| !key.starts_with("call/")).collect();
-    assert_eq!(left, ["numbers", "session/t"]);
+    assert_eq!(left, [key::NUMBERS, &key::session(&"t".into())]);
+}
+
+#[test]
+fn nothing_is_left_of_an_erased_session() {
+    let stage = Stage::new();
+    stage.notify("secret", 1, vec![approval("secret", "a"), approval("secret", "b")]);
+    stage.notify("t", 1, vec![approval("t", "c")]);
+    stage.notify("secret", 2, vec![approval("secret", "b")]);
+    let (_, here) = stage.changes(InboxPosition::Start);
+    let notice =
+        InboxNotice { session: "secret".into(), sent_at: Timestamp(3), calls: Vec::new(), erased: true };
+    stage.inbox.notify(&notice, Timestamp(3)).unwrap();
+    let documents = stage.inbox.store.keys("", "~", 100).unwrap();
+    assert!(documents.iter().all(|key| !key.contains("secret")), "{documents:?}");
+    assert_eq!(stage.notify("secret", 2, vec![approval("secret", "a")]), Some(Timestamp(3)), "a late notice");
+    assert_eq!(stage.changes(here).0, ["!", "+c"], "readers learn it");
 }
 
 #[test]
@@ -146,12 +164,24 @@ fn many_changes_are_read_in_pages() {
     loop {
         let found = stage.inbox.changes(&InboxFilter::default(), position).unwrap();
         seen.extend(found.changes.iter().map(|(number, _)| *number));
-        position = InboxPosition::After(found.next);
+        position = found.next;
         if !found.more {
             break;
         }
     }
     assert_eq!(seen, (1..=150).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_call_that_ends_while_the_list_is_read_is_removed() {
+    let stage = Stage::new();
+    let calls = |left: Range<u32>| left.map(|n| approval("s", &format!("{n:03}"))).collect::<Vec<_>>();
+    stage.notify("s", 1, calls(0..150));
+    let (first, position) = stage.changes(InboxPosition::Start);
+    assert_eq!((first.len(), position), (101, InboxPosition::Listing { after: 100, since: 150 }));
+    stage.notify("s", 2, calls(1..150));
+    let (second, position) = stage.changes(position);
+    assert_eq!((second.len(), second[50].as_str(), position), (51, "-000", InboxPosition::After(151)));
 }
 
 #[test]
@@ -167,7 +197,7 @@ fn a_reader_waits_for_a_change_that_concerns_it() {
     assert!((&mut reading).now_or_never().is_none(), "a change of another user");
     stage.notify("s", 2, vec![approval("s", "a")]);
     let found = block_on(reading).unwrap();
-    assert_eq!((found.changes.len(), found.next, found.more), (1, 2, false));
+    assert_eq!((found.changes.len(), found.next, found.more), (1, InboxPosition::After(2), false));
 }
 
 #[test]

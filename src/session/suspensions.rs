@@ -154,6 +154,25 @@ impl Session {
         }
     }
 
+    /// Returns the calls of the current step without an outcome that a client has claimed, and so may have run.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn claimed_calls(&self) -> Result<Vec<CallId>, StoreError> {
+        let mut claimed = Vec::new();
+        let state = self.state();
+        let Some(TurnPhase::Tools { calls }) = state.activity.turn.as_ref().map(|turn| &turn.phase) else {
+            return Ok(claimed);
+        };
+        for call in calls.iter().filter(|call| call.asked && call.status != CallStatus::Done) {
+            let own = self.suspension(Row::Answer, &call.call_id)?;
+            if own.is_some_and(|own| own.claim.is_some() && self.is_current_turn(&own.turn)) {
+                claimed.push(call.call_id.clone());
+            }
+        }
+        Ok(claimed)
+    }
+
     /// Returns whether a call with this id was ever suspended, in any turn.
     ///
     /// # Errors

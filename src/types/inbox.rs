@@ -55,6 +55,9 @@ pub struct InboxNotice {
     pub sent_at: Timestamp,
     /// The calls.
     pub calls: Vec<InboxCall>,
+    /// Whether the session is being erased, so that the inbox must keep nothing of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erased: bool,
 }
 
 /// What a session knows of its entries in the inbox.
@@ -130,21 +133,27 @@ pub enum InboxChange {
 pub enum InboxPosition {
     /// The reader has nothing.
     Start,
-    /// The reader comes back with the number of the last change that it has.
-    Returning(u64),
-    /// The reader has read up to this change just now.
+    /// The reader has the calls up to the change with number `after`. It began with change `since`, and still needs the
+    /// removals after it.
+    Listing {
+        /// The number of the last call that it has.
+        after: u64,
+        /// The number of the last change when it began.
+        since: u64,
+    },
+    /// The reader has all changes up to this one.
     After(u64),
 }
 
 /// A page of changes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InboxChanges {
     /// Whether the reader must forget what it has: the changes are all calls that wait.
     pub reset: bool,
     /// The changes, with their numbers.
     pub changes: Vec<(u64, InboxChange)>,
-    /// The number up to which the reader has all changes.
-    pub next: u64,
+    /// The position of the reader after these changes.
+    pub next: InboxPosition,
     /// Whether more changes follow.
     pub more: bool,
 }

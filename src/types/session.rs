@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 /// The version of the stored shapes that this program writes, and the newest that it reads. See CONTRIBUTING.md for
 /// changes that need a new one.
-pub const SCHEMA: u32 = 12;
+pub const SCHEMA: u32 = 11;
 
 /// The identity and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

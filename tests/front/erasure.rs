@@ -2,6 +2,8 @@
 
 use crate::stage::{ADMIN, Answer, Stage, delete, get, post};
 use edge_harness::http::erasure::sweep;
+use edge_harness::ports::Inbox as _;
+use edge_harness::types::{InboxCall, InboxFilter, InboxNotice, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -44,6 +46,15 @@ fn a_deleted_tenant_is_closed_at_once_and_its_erasure_is_shown() {
     let (_, key) = stage.key("acme", json!({}));
     stage.sessions("acme", "u", 300);
     stage.session("other", "kept", "u", 0);
+    let call: InboxCall = serde_json::from_value(json!({
+        "session": "u-0000", "user": "u", "agent": "default", "call_id": "c", "turn": "trn_1", "epoch": 1,
+        "kind": "approval", "name": "write_file", "category": "edit", "args": {}, "args_hash": "h",
+        "asked_at": "2026-11-20T12:00:00.000Z", "expires_at": "2026-11-27T12:00:00.000Z",
+    }))
+    .unwrap();
+    let notice =
+        InboxNotice { session: "u-0000".into(), sent_at: Timestamp(1), calls: vec![call], erased: false };
+    block_on(stage.inbox.notify(&"acme".into(), &notice)).unwrap();
     assert_eq!(stage.status_of(&key), 200);
     *stage.objects.stuck.borrow_mut() = vec!["u-0005".into()];
 
@@ -56,6 +67,8 @@ fn a_deleted_tenant_is_closed_at_once_and_its_erasure_is_shown() {
     assert_eq!((shown.status, shown.text("deleted_at")), (200, "2026-11-20T12:00:00.000Z".into()));
     assert_eq!(shown.body["sessions_left"], 300 - erased);
     assert_eq!(shown.body["storage"]["sessions"], 300 - erased);
+    let listed = || block_on(stage.inbox.list(&"acme".into(), &InboxFilter::default(), 0, 10)).unwrap().len();
+    assert_eq!(listed(), 1);
 
     assert_eq!(stage.cron(), false);
     assert_eq!((stage.erased(), stage.shown("acme").body["sessions_left"].as_u64()), (299, Some(1)));
@@ -65,7 +78,7 @@ fn a_deleted_tenant_is_closed_at_once_and_its_erasure_is_shown() {
 
     stage.objects.stuck.borrow_mut().clear();
     stage.cron();
-    assert_eq!(stage.erased(), 300);
+    assert_eq!((stage.erased(), listed()), (300, 0));
     assert!(!stage.objects.erased.borrow().contains(&"other/kept".into()));
     assert_eq!(stage.shown("acme").status, 404);
     assert_eq!(stage.create("acme").status, 201);

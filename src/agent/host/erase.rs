@@ -39,11 +39,12 @@ impl SessionHost {
     async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
         let session = self.session.borrow().clone();
         self.unload();
+        // First, because nobody can resolve these calls any more. A notice that is under way is older, and so has no effect.
+        self.leave_inbox(tenant).await?;
         self.end_jobs().await.map_err(memory_down)?;
         self.shut_intervals_down(session, tenant, id).await;
         self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;
         self.report_last(tenant).await?;
-        self.leave_inbox(tenant).await?;
         let mut children = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
         // The log includes children that are not in the directory yet.
         children.extend(self.children_in_log(id)?);
@@ -84,9 +85,8 @@ impl SessionHost {
     async fn end_jobs(&self) -> Result<(), Unfinished> {
         let jobs: Vec<_> = {
             let jobs = self.jobs.borrow();
-            let outside = jobs.iter().filter(|(job, _)| {
-                matches!(job, Job::FollowUps | Job::Tick(_) | Job::Report | Job::NotifyInbox)
-            });
+            let outside =
+                jobs.iter().filter(|(job, _)| matches!(job, Job::FollowUps | Job::Tick(_) | Job::Report));
             outside.map(|(_, running)| (running.work.clone(), running.cancel.clone())).collect()
         };
         jobs.iter().for_each(|(_, cancel)| cancel.cancel());

@@ -8,8 +8,7 @@ use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::ports::{InboxError, within};
 use crate::session::Session;
 use crate::types::{
-    InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionId, SessionState, Suspension, TenantId,
-    Timestamp,
+    InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionState, Suspension, TenantId, Timestamp,
 };
 use std::time::Duration;
 
@@ -28,6 +27,10 @@ fn listed(suspensions: &[Suspension]) -> impl Iterator<Item = &Suspension> {
 impl SessionHost {
     /// Sends the calls that wait to the inbox, and stores that it has them.
     pub(super) async fn notify_inbox(&self, session: &Session) -> Result<(), Problem> {
+        // An erased session must not return to the inbox.
+        if !self.serves(session) {
+            return Ok(());
+        }
         let suspensions = session.suspensions()?;
         let suspensions: Vec<_> = listed(&suspensions).collect();
         let mark = session.state().background.inbox.clone().unwrap_or_default();
@@ -38,7 +41,8 @@ impl SessionHost {
         let state = session.state().clone();
         let (id, tenant) = (state.meta.id.clone(), state.meta.tenant.clone());
         let entries = suspensions.into_iter().map(|own| entry(&state, own)).collect();
-        let sent_at = self.send_notice(&tenant, &mark, id, entries).await?;
+        let notice = InboxNotice { session: id, sent_at: Timestamp(0), calls: entries, erased: false };
+        let sent_at = self.send_notice(&tenant, &mark, notice).await?;
         if self.serves(session) {
             let mark = InboxMark { sent_at, uncertain: false, calls };
             session.commit(self.now(), |draft| draft.set_inbox(mark))?;
@@ -57,22 +61,22 @@ impl SessionHost {
         };
         let (id, mark) = (session.state().meta.id.clone(), session.state().background.inbox.clone());
         // Without a mark, no notice was ever sent.
-        let Some(mark) = mark.filter(|mark| mark.uncertain || !mark.calls.is_empty()) else { return Ok(()) };
-        self.send_notice(tenant, &mark, id, Vec::new()).await.map(drop)
+        let Some(mark) = mark else { return Ok(()) };
+        let notice = InboxNotice { session: id, sent_at: Timestamp(0), calls: Vec::new(), erased: true };
+        self.send_notice(tenant, &mark, notice).await.map(drop)
     }
 
-    /// Sends a notice that is later than all others of the session. Returns when it was sent.
+    /// Sends a notice, as one that is later than all others of the session. Returns when it was sent.
     async fn send_notice(
         &self,
         tenant: &TenantId,
         mark: &InboxMark,
-        session: SessionId,
-        calls: Vec<InboxCall>,
+        mut notice: InboxNotice,
     ) -> Result<Timestamp, Problem> {
         let last = self.inbox_sent_at.get().max(mark.sent_at);
         let sent_at = self.now().max(last + Duration::from_millis(1));
         self.inbox_sent_at.set(sent_at);
-        let notice = InboxNotice { session, sent_at, calls };
+        notice.sent_at = sent_at;
         let sent = self.ports.inbox.notify(tenant, &notice);
         let sent = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, sent).await;
         let newest = sent.unwrap_or_else(|unfinished| Err(InboxError(unfinished.to_string())))?;
