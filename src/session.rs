@@ -33,7 +33,9 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, StoredRecord},
 };
-use crate::types::{EventKind, Message, Record, SessionState, SessionStatus, Timestamp, TurnId, TurnState};
+use crate::types::{
+    Delta, EventKind, Message, Record, SessionState, SessionStatus, Timestamp, TurnId, TurnState,
+};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use document_key::DocumentKey;
@@ -197,6 +199,11 @@ impl Session {
     /// Returns the live listeners.
     pub fn hub(&self) -> &Hub {
         &self.hub
+    }
+
+    /// Streams a delta to the live listeners.
+    pub(crate) fn show(&self, turn: &TurnId, delta: &Delta) {
+        self.hub.delta(turn, self.last_seq() + 1, delta);
     }
 
     /// Returns the session's store.

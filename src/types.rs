@@ -52,7 +52,7 @@ pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use call_usage::CallUsage;
 pub use context::{CompactReason, Cut, Gauge, WindowUse};
-pub use delta::{Cursor, Delta};
+pub use delta::{CallProgress, Cursor, Delta, ToolProgress};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
 pub use event::{EventKind, Record, TaskEnd};
 pub use id::{
@@ -87,7 +87,8 @@ pub use session::{
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{ChildSettings, ChildTask, Parent, SubagentKind};
 pub use suspension::{
-    Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait, WaitKind,
+    Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait,
+    WaitKind,
 };
 pub use task::{Task, TaskStatus};
 pub use task_details::{TaskDetails, TaskView};

@@ -8,6 +8,7 @@ mod complete;
 mod decide;
 mod doctor;
 mod files;
+mod inbox;
 mod init;
 mod keys;
 mod limits;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Sessions(sessions::Sessions),
     Export(sessions::Export),
+    Inbox(inbox::Inbox),
     Approve(decide::Approve),
     Answer(decide::Answer),
     #[command(subcommand)]
@@ -99,6 +101,7 @@ impl Command {
             Self::Send(command) => command.run(context).await,
             Self::Sessions(command) => command.run(context).await,
             Self::Export(command) => command.run(context).await,
+            Self::Inbox(command) => command.run(context).await,
             Self::Approve(command) => command.run(context).await,
             Self::Answer(command) => command.run(context).await,
             Self::Files(command) => command.run(context).await,

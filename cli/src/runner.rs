@@ -23,7 +23,7 @@ pub(crate) use journal::Journal;
 pub(crate) use machine::Answer;
 pub(crate) use options::Options;
 pub(crate) use serve::{News, Server};
-pub(crate) use source::SessionCalls;
+pub(crate) use source::{AgentCalls, SessionCalls, Source};
 pub(crate) use tools::{TOOLS, find};
 
 use std::{env, process::ExitCode};

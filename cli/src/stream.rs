@@ -1,10 +1,10 @@
-//! The events of a session, across as many connections as it takes.
+//! Events of the server, across as many connections as it takes.
 
 use crate::{
     api::{Api, lost, segment},
     backoff::back_off,
     error::{Error, Result},
-    wire::Received,
+    wire::{InboxEvent, Received},
 };
 use eventsource_stream::Eventsource as _;
 use futures::{Stream, StreamExt as _};
@@ -13,21 +13,25 @@ use std::{pin::Pin, time::Duration};
 /// Silence after which a connection counts as lost. The server sends a comment every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// How far a session has been read, and whether the stream ends.
-pub struct Follow {
+/// A stream of events: how far it has been read, and whether it ends.
+pub struct Follow<T = Received> {
     api: Api,
-    session: String,
-    after: String,
-    until_idle: bool,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    /// The id of the last event.
+    after: Option<String>,
+    ends: bool,
+    /// Reads an event from its name and data.
+    parse: fn(&str, &str) -> Option<T>,
     connection: Option<Connection>,
     failures: u32,
 }
 
 /// What the stream yields.
 #[derive(Debug)]
-pub enum Step {
+pub enum Step<T = Received> {
     /// The next event.
-    Event(Box<Received>),
+    Event(Box<T>),
     /// The connection was lost. The next call makes another one.
     Lost(Error),
     /// The connection was made again.
@@ -41,27 +45,41 @@ type Connection = Pin<Box<dyn Stream<Item = Result<eventsource_stream::Event>> +
 impl Follow {
     /// Follows a session after an event id; `0` is the start of its log.
     pub fn new(api: &Api, session: &str, after: impl Into<String>) -> Self {
-        Self {
-            api: api.clone(),
-            session: session.to_owned(),
-            after: after.into(),
-            until_idle: false,
-            connection: None,
-            failures: 0,
-        }
+        let path = format!("/v1/sessions/{}/events", segment(session));
+        let after = Some(after.into());
+        Self { after, ..Self::at(api, path, Vec::new(), |_, data| Received::parse(data)) }
     }
 
     /// Ends the stream as soon as the session has no turn that runs or waits.
     #[must_use]
-    pub fn until_idle(self) -> Self {
-        Self { until_idle: true, ..self }
+    pub fn until_idle(mut self) -> Self {
+        self.query.push(("until", "idle".into()));
+        Self { ends: true, ..self }
+    }
+}
+
+impl Follow<InboxEvent> {
+    /// Follows the calls that wait, those that `filter` selects.
+    pub fn inbox(api: &Api, filter: Vec<(&'static str, String)>) -> Self {
+        Self::at(api, "/v1/pending/events".into(), filter, InboxEvent::parse)
+    }
+}
+
+impl<T> Follow<T> {
+    fn at(
+        api: &Api,
+        path: String,
+        query: Vec<(&'static str, String)>,
+        parse: fn(&str, &str) -> Option<T>,
+    ) -> Self {
+        Self { api: api.clone(), path, query, after: None, ends: false, parse, connection: None, failures: 0 }
     }
 
     /// Returns the next step. A call that is dropped loses no event.
     ///
     /// # Errors
     /// A refusal that repeating the request does not change.
-    pub async fn next(&mut self) -> Result<Step> {
+    pub async fn next(&mut self) -> Result<Step<T>> {
         loop {
             let connection = match &mut self.connection {
                 Some(connection) => connection,
@@ -81,24 +99,25 @@ impl Follow {
                     self.failures = 0;
                     // The parser repeats the last id for an event without one.
                     if !event.id.is_empty() {
-                        self.after.clone_from(&event.id);
+                        self.after = Some(event.id);
                     }
-                    if let Some(received) = Received::parse(&event.data) {
-                        return Ok(Step::Event(Box::new(received)));
+                    if let Some(event) = (self.parse)(&event.event, &event.data) {
+                        return Ok(Step::Event(Box::new(event)));
                     }
                 }
                 Some(Err(error)) => return self.lost(error).await,
-                None if self.until_idle => return Ok(Step::Idle),
+                None if self.ends => return Ok(Step::Idle),
                 None => {
+                    let host = self.api.url().host_str().unwrap_or_default().to_owned();
                     let cause = "the server closed the stream".into();
-                    return self.lost(Error::Connection { host: self.session.clone(), cause }).await;
+                    return self.lost(Error::Connection { host, cause }).await;
                 }
             }
         }
     }
 
     /// Reports a lost connection at once, and waits before later ones.
-    async fn lost(&mut self, error: Error) -> Result<Step> {
+    async fn lost(&mut self, error: Error) -> Result<Step<T>> {
         self.connection = None;
         let is_limited = matches!(&error, Error::Refused(problem) if problem.code == "rate_limited");
         if !error.is_transient() && !error.is_failure_of_server() && !is_limited {
@@ -112,10 +131,9 @@ impl Follow {
     }
 
     async fn connect(&mut self) -> Result<Connection> {
-        let path = format!("/v1/sessions/{}/events", segment(&self.session));
-        let request = self.api.get(&path).query("after", &self.after).header("accept", "text/event-stream");
-        let until = self.until_idle.then_some("idle");
-        let response = request.maybe("until", until).once().await?;
+        let query: Vec<_> = self.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let request = self.api.get(&self.path).queries(&query).header("accept", "text/event-stream");
+        let response = request.maybe("after", self.after.as_deref()).once().await?;
         let url = self.api.url().clone();
         let bytes = response.bytes_stream();
         let guarded = futures::stream::unfold(Some(Box::pin(bytes)), move |bytes| {

@@ -64,6 +64,54 @@ pub struct Pending {
     /// When the call is denied without a decision or an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// The runner that works on the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+}
+
+/// The work of a runner on a call.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Claim {
+    /// The name of the runner.
+    pub runner: String,
+}
+
+/// A call that waits, as the inbox lists it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct InboxCall {
+    /// The session of the call.
+    pub session: String,
+    /// Whether the arguments or the payload are not complete.
+    pub truncated: bool,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Pending,
+}
+
+/// A change of the inbox.
+#[derive(Clone, Debug)]
+pub enum InboxEvent {
+    /// All calls that wait follow.
+    Reset,
+    /// A call waits, or its claim has changed.
+    Added(Value),
+    /// A call no longer waits.
+    Removed(Value),
+}
+
+impl InboxEvent {
+    /// Reads an event; `None` for one of a newer server.
+    pub fn parse(name: &str, data: &str) -> Option<Self> {
+        let json = serde_json::from_str(data).ok()?;
+        match name {
+            "pending.reset" => Some(Self::Reset),
+            "pending.added" => Some(Self::Added(json)),
+            "pending.removed" => Some(Self::Removed(json)),
+            _ => None,
+        }
+    }
 }
 
 /// A message of the conversation.

@@ -7,8 +7,9 @@ use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, BackgroundTask, CallId, CallUsage, EventKind, FileRef, Message, Mode, Owner, PlanRef, SessionId,
-    SessionState, Source, TaskView, TenantId, Timestamp, ToolOutcome, TurnId, UserId, Wait,
+    AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode,
+    Owner, PlanRef, SessionId, SessionState, Source, TaskView, TenantId, Timestamp, ToolOutcome,
+    ToolProgress, TurnId, UserId, Wait,
 };
 use bytes::Bytes;
 use futures::{
@@ -258,6 +259,14 @@ impl ToolContext {
     pub async fn finish_follow_ups(&self) -> Result<(), ToolError> {
         let finished = within(self.clock.as_ref(), MAX_FOLLOW_UP_WAIT, (self.finish_follow_ups)());
         self.unless_canceled(finished).await.map(drop)
+    }
+
+    /// Shows clients how far the call is. Nothing is stored, and nothing is shown once the call is over.
+    pub fn report(&self, progress: ToolProgress) {
+        if self.gate.is_open() {
+            let shown = Delta::ToolProgress(CallProgress { call_id: self.call_id.clone(), progress });
+            self.gate.session.show(&self.turn, &shown);
+        }
     }
 
     /// Adds a source that the reply may cite. A call may cite at most 50 sources; more are dropped.

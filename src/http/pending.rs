@@ -18,7 +18,7 @@ use crate::ports::{Clock, Credentials, Inbox, InboxError};
 use crate::session::hub::Interrupted;
 use crate::types::{
     AgentId, CallId, InboxChange, InboxChanges, InboxFilter, InboxPosition, Principal, Problem, Scope,
-    SessionId, WaitKind,
+    SessionId, ToolProgress, WaitKind,
 };
 use bytes::Bytes;
 use futures::{
@@ -44,6 +44,8 @@ const DEFAULT_LEASE_S: u64 = 60;
 const MAX_LEASE_S: u64 = 3_600;
 /// Longest name of a runner, in characters.
 const MAX_RUNNER: usize = 128;
+/// Largest output and message of a report, in bytes.
+const MAX_REPORT: usize = 16 << 10;
 
 /// `GET /v1/pending`, in the order of the last change. A token lists the calls of its own user only.
 pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
@@ -58,7 +60,7 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
 pub(super) async fn events(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let last =
         call.request.header("last-event-id").map(str::to_owned).or_else(|| call.request.query("after"));
-    let position = last.and_then(|id| id.parse().ok()).map_or(InboxPosition::Start, InboxPosition::Returning);
+    let position = last.and_then(|id| id.parse().ok()).map_or(InboxPosition::Start, InboxPosition::After);
     let feed = Feed {
         inbox: Rc::clone(&call.gateway.inbox),
         filter: filter(call)?,
@@ -127,7 +129,7 @@ impl Feed {
     async fn look(&mut self) -> Result<Bytes, InboxError> {
         let changes = self.inbox.changes(&self.caller.tenant, &self.filter, self.position, self.patience);
         let InboxChanges { reset, changes, next, more } = changes.await?;
-        self.position = InboxPosition::After(next);
+        self.position = next;
         self.patience = if more { Duration::ZERO } else { PATIENCE };
         let mut out = Vec::new();
         if reset {
@@ -198,9 +200,7 @@ pub(super) async fn at_gateway(call: &TenantCall<'_>) -> Result<Split, Problem> 
 /// `POST /v1/pending/{call_id}/claim`, in the object of the session. Responds with the whole call.
 pub(super) async fn claim(call: &Call<'_>) -> Result<Response, Problem> {
     let NewClaim { runner, lease_s } = body::json(call.request)?;
-    if runner.trim().is_empty() || runner.chars().count() > MAX_RUNNER {
-        return Err(Problem::field("/runner", format!("expected 1 to {MAX_RUNNER} characters")));
-    }
+    check_runner(&runner)?;
     let lease_s = lease_s.unwrap_or(DEFAULT_LEASE_S);
     if !(1..=MAX_LEASE_S).contains(&lease_s) {
         return Err(Problem::field("/lease_s", format!("expected a number from 1 to {MAX_LEASE_S}")));
@@ -209,4 +209,34 @@ pub(super) async fn claim(call: &Call<'_>) -> Result<Response, Problem> {
     let call_id: CallId = call.params.id("call_id");
     let claimed = call.host.claim(session, &call_id, &runner, Duration::from_secs(lease_s))?;
     response::json(StatusCode::OK, &claimed)
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "RunnerReport")]
+pub(in crate::http) struct RunnerReport {
+    /// The name with which you have claimed the call.
+    #[schemars(length(min = 1, max = 128))]
+    runner: String,
+    #[serde(flatten)]
+    progress: ToolProgress,
+}
+
+/// `POST /v1/pending/{call_id}/progress`, in the object of the session.
+pub(super) async fn report(call: &Call<'_>) -> Result<Response, Problem> {
+    let RunnerReport { runner, progress } = body::json(call.request)?;
+    check_runner(&runner)?;
+    for (field, text) in [("/output", Some(&progress.output)), ("/message", progress.message.as_ref())] {
+        if text.is_some_and(|text| text.len() > MAX_REPORT) {
+            return Err(Problem::field(field, format!("expected at most {MAX_REPORT} bytes")));
+        }
+    }
+    call.host.show_progress(call.session()?, &call.params.id("call_id"), &runner, progress)?;
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+fn check_runner(runner: &str) -> Result<(), Problem> {
+    if runner.trim().is_empty() || runner.chars().count() > MAX_RUNNER {
+        return Err(Problem::field("/runner", format!("expected 1 to {MAX_RUNNER} characters")));
+    }
+    Ok(())
 }

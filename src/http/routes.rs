@@ -43,6 +43,11 @@ pub static ROUTES: &[Route] = &[
         "/v1/pending/{call_id}/claim",
         Handler::Split(Chat, &pending::FACE, run!(pending::at_gateway), run!(pending::claim)),
     ),
+    Route::new(
+        POST,
+        "/v1/pending/{call_id}/progress",
+        Handler::Split(Chat, &pending::FACE, run!(pending::at_gateway), run!(pending::report)),
+    ),
     tenant(GET, "/v1/agents", Read, run!(agents::list)),
     tenant(GET, "/v1/agents/{agent}", Read, run!(agents::show)),
     tenant(PUT, "/v1/agents/{agent}", Admin, run!(agents::put)),

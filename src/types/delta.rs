@@ -1,10 +1,10 @@
-//! Transient pieces of a streamed message, and positions in the event stream.
+//! Transient pieces of a streamed message, the progress of tool calls, and positions in the event stream.
 
-use super::MessageId;
-use serde::Serialize;
+use super::{CallId, MessageId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A piece of a message that is being streamed. Deltas are never stored.
+/// A piece of a message that is being streamed, or of what a tool call does. Deltas are never stored.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "type")]
 pub enum Delta {
@@ -36,6 +36,38 @@ pub enum Delta {
         /// The piece of JSON text.
         delta: String,
     },
+    /// How far a tool call is.
+    #[serde(rename = "tool.progress")]
+    ToolProgress(CallProgress),
+}
+
+/// How far a tool call is.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[schemars(inline)]
+pub struct CallProgress {
+    /// The call.
+    pub call_id: CallId,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub progress: ToolProgress,
+}
+
+/// How far a tool call is. Every field is optional.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+pub struct ToolProgress {
+    /// More of the tool's output.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// What the tool does now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How much of `total` is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<f64>,
+    /// How much there is to do, if the tool knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
 }
 
 impl Delta {
@@ -63,6 +95,7 @@ impl Delta {
             Self::Text { .. } => "message.delta",
             Self::Reasoning { .. } => "reasoning.delta",
             Self::ToolInput { .. } => "tool.input_delta",
+            Self::ToolProgress(_) => "tool.progress",
         }
     }
 }

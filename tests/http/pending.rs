@@ -187,6 +187,40 @@ fn a_claimed_call_is_answered_by_its_runner_only() {
 }
 
 #[test]
+fn the_progress_of_a_claimed_call_is_streamed() {
+    let server = Server::start(json!({"EXTERNAL_TOOLS": TOOLS}));
+    let client = server.client();
+    let own = chat(&client, "progress", "ann");
+    let call =
+        own.ask(json!({"content": "/tool pay {}"}))["pending"][0]["call_id"].as_str().unwrap().to_owned();
+    let mut events = client.stream(&own.path("/events?after=0"));
+    events.until(|event| event.event == "turn.waiting");
+    let path = |what: &str| format!("/v1/pending/{call}/{what}?session=progress");
+    let report = |runner: &str| client.post(&path("progress"), json!({"runner": runner, "output": "half\n"}));
+    assert_eq!(report("one").expect(409)["code"], "not_waiting");
+    client.post(&path("claim"), json!({"runner": "one"})).expect(200);
+    assert_eq!(report("two").expect(409)["code"], "claimed");
+    let long = json!({"runner": "one", "output": "x".repeat(20_000)});
+    assert_eq!(client.post(&path("progress"), long).expect(422)["errors"][0]["pointer"], "/output");
+    report("one").expect(204);
+    client.post(&path("progress"), json!({"runner": "one", "progress": 1, "total": 2})).expect(204);
+    let mut next = || {
+        let event = events.until(|_| true).pop().expect("an event");
+        assert_eq!((event.event.as_str(), event.id), ("tool.progress", None));
+        serde_json::from_str::<Value>(&event.data).expect("JSON")
+    };
+    let (first, second) = (next(), next());
+    assert_eq!(
+        (&first["call_id"], &first["output"], &first["total"]),
+        (&json!(call), &json!("half\n"), &Value::Null)
+    );
+    assert_eq!((&second["progress"], &second["total"]), (&json!(1.0), &json!(2.0)));
+    own.post(&format!("/answers/{call}"), json!({"answer": 1, "runner": "one"})).expect(200);
+    assert_eq!(report("one").expect(409)["code"], "not_waiting");
+    assert_eq!(of_type(&own.log(), "tool.progress").len(), 0, "it is not stored");
+}
+
+#[test]
 fn a_lease_that_ends_offers_the_call_again_if_it_may_run_twice() {
     let mut server = Server::start(json!({"EXTERNAL_TOOLS": TOOLS}));
     let (again, once) = (chat(&server.client(), "again", "ann"), chat(&server.client(), "once", "ann"));

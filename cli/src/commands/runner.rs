@@ -5,7 +5,7 @@ use crate::{
     error::{Error, Result},
     interrupt::{Interrupts, terminated},
     output::{Output, short},
-    runner::{Answer, Journal, News, Options, Server, SessionCalls, TOOLS, find},
+    runner::{AgentCalls, Answer, Journal, News, Options, Server, SessionCalls, Source, TOOLS, find},
 };
 use serde_json::{Value, json};
 use std::io::{self, Write as _};
@@ -16,25 +16,37 @@ const MAX_LINE: usize = 2_000;
 const EXAMPLES: &str = "\
 Examples:
   agentctl runner --root . --session fix
+  agentctl runner --root . --agent coder
   agentctl runner --root . --session fix --verify 'cargo test' --write ~/.cargo --read ~/.rustup
   agentctl runner tools
   agentctl runner call --root . local_shell '{\"command\": \"make test\"}'";
 
 /// Runs an agent's local tools on this machine, in a sandbox
 ///
-/// The agent declares the tools that `agentctl runner tools` prints as external tools. When its session calls one, the call
+/// The agent declares the tools that `agentctl runner tools` prints as external tools. When a session calls one, the call
 /// runs here, in a folder of yours, and the agent gets the result. The server's rules decide which calls may run at all, and
-/// which ones need an approval.
+/// which ones need an approval. If several runners serve the same calls, each call runs on one of them.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Runner {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Session whose calls run here
-    #[arg(long, value_name = "ID", required = true)]
-    session: Option<String>,
+    #[command(flatten)]
+    served: Option<Served>,
     #[command(flatten)]
     options: Option<Options>,
+}
+
+/// Whose calls run here.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Served {
+    /// Session whose calls run here
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Agent whose calls run here, those of all of its sessions
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
 }
 
 #[derive(clap::Subcommand)]
@@ -45,23 +57,44 @@ enum Command {
 
 impl Runner {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
-        match (self.command, self.session, self.options) {
+        match (self.command, self.served, self.options) {
             (Some(Command::Tools(command)), ..) => command.run(context),
             (Some(Command::Call(command)), ..) => command.run(context).await,
-            (None, Some(session), Some(options)) => serve(context, &session, &options).await,
-            (None, ..) => Err(Error::Usage("--root and --session are required".into())),
+            (None, Some(served), Some(options)) => served.run(context, &options).await,
+            (None, ..) => Err(Error::Usage("--root, and --session or --agent, are required".into())),
         }
     }
 }
 
-/// Runs the calls of a session until the user leaves.
-async fn serve(context: &Context, session: &str, options: &Options) -> Result<()> {
+impl Served {
+    async fn run(self, context: &Context, options: &Options) -> Result<()> {
+        let api = context.api()?;
+        let on_lost = |error: &Error| drop(writeln!(io::stderr(), "{error}; connecting again"));
+        match (self.session, self.agent) {
+            (Some(session), _) => {
+                let calls = SessionCalls::new(&api, &session, on_lost);
+                serve(context, &session, &format!("session {session}"), calls, options).await
+            }
+            (None, Some(agent)) => {
+                let calls = AgentCalls::new(&api, &agent, on_lost);
+                serve(context, &format!("agent/{agent}"), &format!("agent {agent}"), calls, options).await
+            }
+            (None, None) => Err(Error::Usage("--session or --agent is required".into())),
+        }
+    }
+}
+
+/// Runs the calls of a source until the user leaves. `journal` names the source in the names of journals.
+async fn serve(
+    context: &Context,
+    journal: &str,
+    what: &str,
+    calls: impl Source,
+    options: &Options,
+) -> Result<()> {
     let api = context.api()?;
     let machine = options.machine(context).await?;
-    let journal = Journal::open(&machine.journal(&api, session)?)?;
-    let calls = SessionCalls::new(&api, session, |error| {
-        let _ = writeln!(io::stderr(), "{error}; connecting again");
-    });
+    let journal = Journal::open(&machine.journal(&api, journal)?)?;
     let mut interrupts = Interrupts::listen()?;
     let stop = async {
         tokio::select! {
@@ -69,7 +102,7 @@ async fn serve(context: &Context, session: &str, options: &Options) -> Result<()
             () = terminated() => {}
         }
     };
-    context.out.note(&format!("serving session {session}; Ctrl-C leaves"));
+    context.out.note(&format!("serving {what}; Ctrl-C leaves"));
     let mut shown = Shown { out: context.out, line: Vec::new() };
     Server::new(&api, &machine, calls, journal, |news| shown.show(&news)).serve(stop).await
 }

@@ -32,12 +32,21 @@ impl CallKey {
     }
 }
 
+/// A call that was begun and not yet reported.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Begun {
+    /// The name as which a runner has claimed the call.
+    pub runner: String,
+    /// The answer, if the call has ended.
+    pub answer: Option<Answer>,
+}
+
 /// A line of the file.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
-    /// The call begins now.
-    Started(CallKey),
+    /// The call begins now, claimed by the runner of this name.
+    Started(CallKey, String),
     /// The call has this answer.
     Ended(CallKey, Answer),
     /// The server has the answer.
@@ -48,7 +57,7 @@ enum Entry {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    open: BTreeMap<CallKey, Option<Answer>>,
+    open: BTreeMap<CallKey, Begun>,
 }
 
 impl Journal {
@@ -63,7 +72,7 @@ impl Journal {
         let mut options = OpenOptions::new();
         let file = options.create(true).read(true).append(true).open(path).in_file(path)?;
         if file.try_lock().is_err() {
-            let why = "another runner serves this session in this folder";
+            let why = "another runner serves the same calls in this folder";
             return Err(Error::Usage(format!("{why} (it holds {})", path.display())));
         }
         let open = read(&file).in_file(path)?;
@@ -73,17 +82,17 @@ impl Journal {
     }
 
     /// Returns the calls that an earlier runner has begun; those without an answer may or may not have had an effect.
-    pub fn unreported(&self) -> Vec<(CallKey, Option<Answer>)> {
-        self.open.iter().map(|(key, answer)| (key.clone(), answer.clone())).collect()
+    pub fn unreported(&self) -> Vec<(CallKey, Begun)> {
+        self.open.iter().map(|(key, begun)| (key.clone(), begun.clone())).collect()
     }
 
     /// Notes that a call begins. It must not begin before this returns.
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn start(&mut self, key: &CallKey) -> Result<()> {
-        self.open.insert(key.clone(), None);
-        self.append(&Entry::Started(key.clone()))
+    pub fn start(&mut self, key: &CallKey, runner: &str) -> Result<()> {
+        self.open.insert(key.clone(), Begun { runner: runner.to_owned(), answer: None });
+        self.append(&Entry::Started(key.clone(), runner.to_owned()))
     }
 
     /// Notes the answer of a call, before it is sent.
@@ -91,7 +100,9 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written.
     pub fn end(&mut self, key: &CallKey, answer: &Answer) -> Result<()> {
-        self.open.insert(key.clone(), Some(answer.clone()));
+        if let Some(begun) = self.open.get_mut(key) {
+            begun.answer = Some(answer.clone());
+        }
         self.append(&Entry::Ended(key.clone(), answer.clone()))
     }
 
@@ -125,12 +136,16 @@ impl Journal {
 }
 
 /// Reads the calls without a report. A line that was cut off by a crash never took effect.
-fn read(file: &File) -> std::io::Result<BTreeMap<CallKey, Option<Answer>>> {
-    let mut open = BTreeMap::new();
+fn read(file: &File) -> std::io::Result<BTreeMap<CallKey, Begun>> {
+    let mut open = BTreeMap::<CallKey, Begun>::new();
     for line in BufReader::new(file).split(b'\n') {
         match serde_json::from_slice(&line?) {
-            Ok(Entry::Started(key)) => drop(open.insert(key, None)),
-            Ok(Entry::Ended(key, answer)) => drop(open.insert(key, Some(answer))),
+            Ok(Entry::Started(key, runner)) => drop(open.insert(key, Begun { runner, answer: None })),
+            Ok(Entry::Ended(key, answer)) => {
+                if let Some(begun) = open.get_mut(&key) {
+                    begun.answer = Some(answer);
+                }
+            }
             Ok(Entry::Posted(key)) => drop(open.remove(&key)),
             Err(_) => {}
         }
@@ -153,7 +168,7 @@ mod tests {
         let answer = Answer::Answer("done".into());
         let mut journal = Journal::open(&path).unwrap();
         for call in ["begun", "ended", "posted"] {
-            journal.start(&key(call)).unwrap();
+            journal.start(&key(call), "a").unwrap();
         }
         journal.end(&key("ended"), &answer).unwrap();
         journal.end(&key("posted"), &answer).unwrap();
@@ -164,8 +179,9 @@ mod tests {
         fs::write(&path, text).unwrap();
 
         let mut journal = Journal::open(&path).unwrap();
-        assert_eq!(journal.unreported(), [(key("begun"), None), (key("ended"), Some(answer))]);
-        journal.start(&key("later")).unwrap();
+        let begun = |answer| Begun { runner: "a".into(), answer };
+        assert_eq!(journal.unreported(), [(key("begun"), begun(None)), (key("ended"), begun(Some(answer)))]);
+        journal.start(&key("later"), "b").unwrap();
         drop(journal);
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(journal.unreported().len(), 3);

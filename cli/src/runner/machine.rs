@@ -108,13 +108,13 @@ impl Machine {
         }
     }
 
-    /// Returns where the journal of a session's calls in this folder is.
+    /// Returns where the journal of the calls of a source in this folder is.
     ///
     /// # Errors
     /// The user has no home.
-    pub fn journal(&self, api: &Api, session: &str) -> crate::error::Result<PathBuf> {
+    pub fn journal(&self, api: &Api, source: &str) -> crate::error::Result<PathBuf> {
         let state = dirs::state_dir().ok_or_else(|| Error::Usage("HOME is not set".into()))?;
-        let of = json!([api.url().as_str(), self.settings.root, session]).to_string();
+        let of = json!([api.url().as_str(), self.settings.root, source]).to_string();
         let name: String = Sha256::digest(of).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         Ok(state.join("agentctl/runner").join(name))
     }

@@ -1,20 +1,30 @@
-//! Takes calls from their source, runs them one after the other, and answers them.
+//! Claims calls of their source, runs them one after the other, and answers them.
 
 use super::{
-    journal::{CallKey, Journal},
+    journal::{Begun, CallKey, Journal},
     machine::{Answer, Machine},
     source::Source,
     tools::{Tool, find},
 };
 use crate::{
-    api::{Api, segment},
+    api::{Api, Request, segment},
     backoff::back_off,
     error::{Error, Result},
     waits::Wait,
+    wire::Pending,
 };
 use serde_json::{Value, json};
-use std::{pin::pin, time::Duration};
+use std::{cell::RefCell, pin::pin, time::Duration};
+use uuid::Uuid;
 
+/// How long a claim lasts. An answer that does not arrive in this time, because the machine sleeps or has no connection, is lost.
+const LEASE: Duration = Duration::from_mins(5);
+/// How often the claim of a call that runs is extended.
+const RENEWAL: Duration = Duration::from_mins(1);
+/// How often the server gets what a command has written.
+const REPORTS: Duration = Duration::from_secs(3);
+/// Most of what a command has written since the last report, in bytes. Of more, the server gets the end.
+const MAX_REPORT: usize = 8 << 10;
 /// Time for the last answer when the user leaves.
 const LEAVING: Duration = Duration::from_secs(5);
 /// The answer of a call that was running when the runner was killed.
@@ -41,13 +51,17 @@ pub struct Server<'a, S, N> {
     machine: &'a Machine,
     source: S,
     journal: Journal,
+    /// The name as which this process claims calls. No other process has it, not even a later one.
+    name: String,
     show: N,
 }
 
 impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
     /// Serves the calls of a source on this machine.
     pub fn new(api: &'a Api, machine: &'a Machine, source: S, journal: Journal, show: N) -> Self {
-        Self { api, machine, source, journal, show }
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = format!("{host}-{}", Uuid::new_v4().simple());
+        Self { api, machine, source, journal, name, show }
     }
 
     /// Runs calls until `stop` ends. A command that runs then is ended, and its call gets an answer.
@@ -62,7 +76,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         }
         let mut waiting = Vec::new();
         loop {
-            let Some((wait, tool)) = first(&waiting) else {
+            let Some((wait, tool)) = first(&waiting, &self.name) else {
                 waiting = tokio::select! {
                     waiting = self.source.next() => waiting?,
                     () = &mut stop => return Err(Error::Interrupted),
@@ -70,9 +84,16 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
                 continue;
             };
             let key = CallKey::of(&wait.session, &wait.call);
-            let is_stopped = self.run(&wait, tool, &key, &mut waiting, &mut stop).await?;
-            if is_stopped {
-                return Err(Error::Interrupted);
+            let claimed = tokio::select! {
+                claimed = claim(self.api, &key, &self.name, |error| (self.show)(News::Lost(error))) => claimed?,
+                () = &mut stop => return Err(Error::Interrupted),
+            };
+            if let Some(call) = claimed {
+                let wait = Wait { call, ..wait };
+                let is_stopped = self.run(&wait, tool, &key, &mut waiting, &mut stop).await?;
+                if is_stopped {
+                    return Err(Error::Interrupted);
+                }
             }
             waiting.retain(|other| CallKey::of(&other.session, &other.call) != key);
         }
@@ -80,10 +101,10 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
 
     /// Answers the calls that an earlier runner has begun.
     async fn report_earlier(&mut self) -> Result<()> {
-        for (key, answer) in self.journal.unreported() {
+        for (key, Begun { runner, answer }) in self.journal.unreported() {
             let answer = answer.unwrap_or_else(|| Answer::Error(UNKNOWN.into()));
             self.journal.end(&key, &answer)?;
-            self.post(&key, &answer).await?;
+            self.post(&key, &runner, &answer).await?;
         }
         Ok(())
     }
@@ -99,57 +120,116 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
     ) -> Result<bool> {
         (self.show)(News::Started(wait));
         if !tool.is_repeatable() {
-            self.journal.start(key)?;
+            self.journal.start(key, &self.name)?;
         }
         let args = if wait.call.payload.is_null() { &wait.call.args } else { &wait.call.payload };
-        let Self { machine, source, show, .. } = self;
+        let Self { api, machine, source, name, show, .. } = self;
         let mut is_stopped = false;
+        let written = RefCell::new(Vec::new());
         let ended = async {
             tokio::select! {
                 () = &mut stop => is_stopped = true,
                 () = gone(source, key, waiting) => {}
+                () = keep(api, key, name) => {}
+                () = report(api, key, name, &written) => {}
             }
         };
-        let progress = |piece: &[u8]| show(News::Output(piece));
+        let progress = |piece: &[u8]| {
+            append(&mut written.borrow_mut(), piece);
+            show(News::Output(piece));
+        };
         let answer = machine.run(tool, args.clone(), &wait.call.call_id, ended, progress).await;
         if !tool.is_repeatable() {
             self.journal.end(key, &answer)?;
         }
+        let name = self.name.clone();
         if is_stopped {
             // The next runner sends an answer that does not arrive now.
-            let _ = tokio::time::timeout(LEAVING, self.post(key, &answer)).await;
+            let _ = tokio::time::timeout(LEAVING, self.post(key, &name, &answer)).await;
         } else {
             tokio::select! {
-                posted = self.post(key, &answer) => posted?,
+                posted = self.post(key, &name, &answer) => posted?,
                 () = &mut stop => is_stopped = true,
             }
         }
         Ok(is_stopped)
     }
 
-    /// Sends an answer until the server has it.
-    async fn post(&mut self, key: &CallKey, answer: &Answer) -> Result<()> {
+    /// Sends the answer of the runner that has claimed the call, until the server has it.
+    async fn post(&mut self, key: &CallKey, runner: &str, answer: &Answer) -> Result<()> {
         let path = format!("/v1/sessions/{}/answers/{}", segment(&key.session), segment(&key.call));
         let mut body = serde_json::to_value(answer).map_err(std::io::Error::from)?;
+        body["runner"] = runner.into();
         if let Some(hash) = &key.args_hash {
             body["args_hash"] = hash.as_str().into();
         }
-        let mut failures = 0;
-        loop {
-            let post = self.api.post(&path).header("prefer", "respond-async").body_json(&body);
-            match post.json::<Value>().await {
-                Ok(_) => (self.show)(News::Answered(key, answer)),
-                // The turn was aborted, the session deleted, or an earlier attempt was successful.
-                Err(error) if is_settled(&error) => (self.show)(News::Dropped(key, &error)),
-                Err(error) if error.is_transient() || error.is_failure_of_server() => {
-                    (self.show)(News::Lost(&error));
-                    failures += 1;
-                    back_off(failures, &error).await;
-                    continue;
-                }
-                Err(error) => return Err(error),
+        let request = || self.api.post(&path).header("prefer", "respond-async").body_json(&body);
+        match insist(request, |error| (self.show)(News::Lost(error))).await {
+            Ok(_) => (self.show)(News::Answered(key, answer)),
+            // The turn was aborted, the session deleted, or an earlier attempt was successful.
+            Err(error) if is_settled(&error) => (self.show)(News::Dropped(key, &error)),
+            Err(error) => return Err(error),
+        }
+        self.journal.posted(key)
+    }
+}
+
+/// Claims a call, or extends the claim. Returns the call; `None` if another runner has it, or it no longer waits.
+async fn claim(api: &Api, key: &CallKey, name: &str, on_lost: impl FnMut(&Error)) -> Result<Option<Pending>> {
+    let path = format!("/v1/pending/{}/claim", segment(&key.call));
+    let body = json!({"runner": name, "lease_s": LEASE.as_secs()});
+    let request = || api.post(&path).query("session", &key.session).body_json(&body);
+    match insist(request, on_lost).await {
+        Ok(call) => {
+            let call = serde_json::from_value(call).map_err(|e| Error::Response(e.to_string()))?;
+            // A session that was deleted and created again may have another call with this id.
+            Ok(Some(call).filter(|call| CallKey::of(&key.session, call) == *key))
+        }
+        Err(error) if is_settled(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Extends the claim of a call until it is lost.
+async fn keep(api: &Api, key: &CallKey, name: &str) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        if let Ok(None) = claim(api, key, name, |_| ()).await {
+            return;
+        }
+    }
+}
+
+/// Appends what a command has written, and keeps the end.
+fn append(written: &mut Vec<u8>, piece: &[u8]) {
+    written.extend(piece);
+    written.drain(..written.len().saturating_sub(MAX_REPORT));
+}
+
+/// Sends the server what a command has written, again and again. What does not arrive is not sent again: the answer has it.
+async fn report(api: &Api, key: &CallKey, name: &str, written: &RefCell<Vec<u8>>) {
+    let path = format!("/v1/pending/{}/progress", segment(&key.call));
+    loop {
+        tokio::time::sleep(REPORTS).await;
+        let output = written.take();
+        if !output.is_empty() {
+            let body = json!({"runner": name, "output": String::from_utf8_lossy(&output)});
+            let _ = api.post(&path).query("session", &key.session).body_json(&body).once().await;
+        }
+    }
+}
+
+/// Sends a request until the server has decided about it.
+async fn insist<'a>(request: impl Fn() -> Request<'a>, mut on_lost: impl FnMut(&Error)) -> Result<Value> {
+    let mut failures = 0;
+    loop {
+        match request().json().await {
+            Err(error) if error.is_transient() || error.is_failure_of_server() => {
+                on_lost(&error);
+                failures += 1;
+                back_off(failures, &error).await;
             }
-            return self.journal.posted(key);
+            result => return result,
         }
     }
 }
@@ -159,9 +239,10 @@ fn is_settled(error: &Error) -> bool {
     matches!(error, Error::Refused(problem) if matches!(problem.status, 404 | 409 | 410))
 }
 
-/// Returns the first call of a local tool.
-fn first(waiting: &[Wait]) -> Option<(Wait, &'static Tool)> {
-    let external = waiting.iter().filter(|wait| wait.call.kind == "external");
+/// Returns the first call of a local tool that no other runner has claimed.
+fn first(waiting: &[Wait], name: &str) -> Option<(Wait, &'static Tool)> {
+    let is_free = |wait: &&Wait| wait.call.claim.as_ref().is_none_or(|claim| claim.runner == name);
+    let external = waiting.iter().filter(|wait| wait.call.kind == "external").filter(is_free);
     external.filter_map(|wait| Some((wait.clone(), find(&wait.call.name)?))).next()
 }
 

@@ -5,8 +5,10 @@ use crate::{
     error::{Error, Result},
     stream::{Follow, Step},
     waits::Wait,
-    wire::{Event, Session},
+    wire::{Event, InboxCall, InboxEvent, Session},
 };
+use futures::FutureExt as _;
+use serde::Deserialize as _;
 
 /// A source of calls that wait for an answer.
 pub trait Source {
@@ -77,4 +79,63 @@ fn may_change_calls(event: &Event) -> bool {
             | Event::ApprovalDecided { .. }
             | Event::AnswerGiven { .. }
     )
+}
+
+/// The calls of all sessions of an agent, from the inbox.
+pub struct AgentCalls {
+    api: Api,
+    filter: [(&'static str, String); 2],
+    events: Follow<InboxEvent>,
+    /// Whether the calls must be read again.
+    is_stale: bool,
+    on_lost: fn(&Error),
+}
+
+impl AgentCalls {
+    /// Follows an agent. `on_lost` gets each error after which the connection is made again.
+    pub fn new(api: &Api, agent: &str, on_lost: fn(&Error)) -> Self {
+        let filter = [("agent", agent.to_owned()), ("kind", "external".to_owned())];
+        let events = Follow::inbox(api, filter.to_vec());
+        Self { api: api.clone(), filter, events, is_stale: true, on_lost }
+    }
+
+    async fn read(&mut self) -> Result<Vec<Wait>> {
+        let filter = self.filter.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let listed = self.api.list("/v1/pending", &filter, usize::MAX).await?;
+        self.is_stale = false;
+        let calls = listed.iter().filter_map(|call| InboxCall::deserialize(call).ok());
+        Ok(calls.map(|InboxCall { session, call, .. }| Wait { session, call }).collect())
+    }
+
+    fn take(&mut self, step: Step<InboxEvent>) {
+        match step {
+            Step::Event(_) => self.is_stale = true,
+            Step::Lost(error) => (self.on_lost)(&error),
+            // The stream goes on where it ended.
+            Step::Connected | Step::Idle => {}
+        }
+    }
+}
+
+impl Source for AgentCalls {
+    async fn next(&mut self) -> Result<Vec<Wait>> {
+        loop {
+            if !self.is_stale {
+                let step = self.events.next().await?;
+                self.take(step);
+            }
+            // What came at the same time needs no look of its own.
+            while self.is_stale
+                && let Some(step) = self.events.next().now_or_never()
+            {
+                self.take(step?);
+            }
+            if self.is_stale {
+                match self.read().await {
+                    Err(error) if error.is_transient() => (self.on_lost)(&error),
+                    result => return result,
+                }
+            }
+        }
+    }
 }

@@ -184,10 +184,14 @@ impl Tool {
         if !required.is_empty() {
             parameters["required"] = json!(required);
         }
-        json!({
+        let mut declaration = json!({
             "name": name, "description": description, "category": category, "effect": effect,
             "parameters": parameters,
-        })
+        });
+        if self.is_repeatable() {
+            declaration["idempotent"] = true.into();
+        }
+        declaration
     }
 
     /// Returns whether a call may be repeated, because it changes nothing.

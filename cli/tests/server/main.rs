@@ -10,6 +10,7 @@ mod agentctl;
 mod agents;
 mod chat;
 mod files;
+mod inbox;
 mod mcp;
 mod memory;
 mod operator;

@@ -44,6 +44,11 @@ impl Project {
         self.cli.command(&[&args, options].concat()).spawn().unwrap()
     }
 
+    /// Starts a runner for all sessions of the coder.
+    fn runner_of_agent(&self) -> Child {
+        self.cli.command(&["runner", "--root", "project", "--agent", "coder", "--json"]).spawn().unwrap()
+    }
+
     /// Returns whether this machine has a sandbox.
     fn has_sandbox(&self) -> bool {
         let ran =
@@ -264,6 +269,28 @@ fn ctrl_c_ends_the_command_answers_the_call_and_leaves() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let outcomes = project.outcomes();
     assert!(outcomes[0].contains("ended because it was stopped"), "{outcomes:?}");
+}
+
+#[test]
+fn runners_of_an_agent_share_the_calls_of_its_sessions() {
+    let server = Server::start(json!({}));
+    let projects = ["one", "two", "three", "four"].map(|session| Project::new(&server, session));
+    if !projects[0].has_sandbox() {
+        return;
+    }
+    let runners = [projects[0].runner_of_agent(), projects[1].runner_of_agent()];
+    for project in &projects {
+        let call = project.ask("echo ran >> count; pwd");
+        project.approve(&call);
+    }
+    for project in &projects {
+        let outcomes = project.outcomes();
+        let ran_in = projects.each_ref().map(|other| format!("{}\n", other.root.display()));
+        assert!(ran_in[..2].contains(&outcomes[0]) && outcomes.len() == 1, "{outcomes:?}");
+    }
+    let counts = projects.each_ref().map(|project| project.file("count").lines().count());
+    assert_eq!((counts[0] + counts[1], counts[2] + counts[3]), (4, 0), "each call ran once: {counts:?}");
+    runners.into_iter().for_each(kill);
 }
 
 #[test]

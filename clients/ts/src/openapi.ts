@@ -717,6 +717,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pending/{call_id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Shows the readers of the session how far a claimed call is.
+         * @description The session streams it as `tool.progress` and does not store it. `output` and `message` have at most 16 KiB each. Send a report every few seconds: each counts as a request.
+         */
+        post: operations["reportProgress"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/responses": {
         parameters: {
             query?: never;
@@ -2344,7 +2364,7 @@ export interface components {
             name: string;
             /** @description The session of the parent, if the session belongs to a subagent. */
             parent?: string;
-            /** @description The payload for the person or client that answers: the question, the plan, or the arguments. */
+            /** @description The payload for the person or client that answers: the question, the plan, the URL to open, or the arguments. */
             payload?: unknown;
             /** @description The session of the call. */
             session: string;
@@ -3593,6 +3613,19 @@ export interface components {
         };
         /** @description The author of a message. */
         Role: "user" | "assistant" | "tool";
+        /** @description How far a tool call is. Every field is optional. */
+        RunnerReport: {
+            /** @description What the tool does now. */
+            message?: string | null;
+            /** @description More of the tool's output. */
+            output?: string;
+            /** @description How much of `total` is done. */
+            progress?: number | null;
+            /** @description The name with which you have claimed the call. */
+            runner: string;
+            /** @description How much there is to do, if the tool knows. */
+            total?: number | null;
+        };
         /** @description A permission of a key. */
         Scope: "chat" | "read" | "approve" | "admin";
         /** @description A secret of a tenant, without its value. */
@@ -3849,7 +3882,7 @@ export interface components {
             sessions: number;
         };
         /** @description An event of a stream: a stored event, or a delta, which is not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["ToolProgressEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -4359,6 +4392,26 @@ export interface components {
              * @enum {string}
              */
             type: "tool.late_result";
+        };
+        /** @description How far a tool call is. */
+        ToolProgressEvent: {
+            /** @description The call. */
+            call_id: string;
+            /** @description What the tool does now. */
+            message?: string;
+            /** @description More of the tool's output. */
+            output?: string;
+            /** @description How much of `total` is done. */
+            progress?: number;
+            /** @description How much there is to do, if the tool knows. */
+            total?: number;
+            /** @description The turn. */
+            turn: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tool.progress";
         };
         /** @description A tool call of the model was accepted. */
         ToolStartedEvent: {
@@ -7697,6 +7750,61 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["PendingCall"];
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `claimed`: Another client works on the call. `not_waiting`: The call is not waiting for this. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    reportProgress: {
+        parameters: {
+            query?: {
+                /** @description The user of the session. */
+                user?: string;
+                /** @description The session of the call. Needed only if several have a call with this id. */
+                session?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The call. */
+                call_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "output": "compiling…\n",
+                 *       "runner": "laptop-7"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunnerReport"];
+            };
+        };
+        responses: {
+            /** @description It is shown. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];

@@ -6,7 +6,8 @@ use crate::session::{
     suspensions::{Row, row},
 };
 use crate::types::{
-    CallId, Claim, ErrorCode, EventKind, Pending, Problem, Resolution, Suspension, Timestamp, Wait,
+    CallId, CallProgress, Claim, Delta, ErrorCode, EventKind, Pending, Problem, Resolution, Suspension,
+    Timestamp, ToolProgress, Wait,
 };
 use serde_json::Value;
 use std::{rc::Rc, time::Duration};
@@ -39,10 +40,42 @@ impl SessionHost {
         }
         let now = self.now();
         check_runner(&suspension, Some(runner), now)?;
-        let until = (now + lease).min(suspension.expires_at);
+        // A claim is only ever extended.
+        let held = suspension.claim.as_ref().map_or(now, |claim| claim.until);
+        let until = (now + lease).max(held).min(suspension.expires_at);
         suspension.claim = Some(Claim { runner: runner.to_owned(), until });
         self.store_claim(session, &suspension)?;
         Ok(suspension.pending())
+    }
+
+    /// Shows clients how far the runner is that works on a call. Nothing is stored.
+    ///
+    /// # Errors
+    /// `claimed` if another runner works on it, `not_waiting` if none does, `not_found` for an unknown call.
+    pub fn show_progress(
+        &self,
+        session: &Session,
+        call_id: &CallId,
+        runner: &str,
+        progress: ToolProgress,
+    ) -> Result<(), Problem> {
+        let suspension = self.suspension(session, Row::Answer, call_id)?;
+        if !session.is_open(&suspension) {
+            return Err(over());
+        }
+        let now = self.now();
+        check_runner(&suspension, Some(runner), now)?;
+        if suspension.claim.as_ref().is_none_or(|claim| claim.until <= now) {
+            return Err(Problem::new(
+                ErrorCode::NotWaiting,
+                "no runner has claimed the call, or its claim has ended",
+            ));
+        }
+        session.show(
+            &suspension.turn,
+            &Delta::ToolProgress(CallProgress { call_id: call_id.clone(), progress }),
+        );
+        Ok(())
     }
 
     /// Ends the claims whose lease is over. The inbox offers the call again if its tool may run twice; otherwise its outcome is

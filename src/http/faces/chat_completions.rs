@@ -241,7 +241,7 @@ impl Projection for Choice {
                 return self.say(&text, out);
             }
             Event::Delta(Delta::Reasoning { delta, .. }) => return self.reason(delta, out),
-            Event::Delta(Delta::ToolInput { .. }) => return,
+            Event::Delta(Delta::ToolInput { .. } | Delta::ToolProgress(_)) => return,
             Event::Record(record) => record,
         };
         match &record.kind {

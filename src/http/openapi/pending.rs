@@ -2,7 +2,7 @@
 
 use super::operation::{Operation, SSE};
 use crate::http::page::Page;
-use crate::http::pending::NewClaim;
+use crate::http::pending::{NewClaim, RunnerReport};
 use crate::types::ErrorCode::{Claimed, NotWaiting, Unavailable};
 use crate::types::{InboxCall, Pending, RemovedCall};
 use serde_json::json;
@@ -53,6 +53,20 @@ pub(super) fn operations() -> Vec<Operation> {
         .query("session", "The session of the call. Needed only if several have a call with this id.")
         .body::<NewClaim>(json!({ "runner": "laptop-7", "lease_s": 60 }))
         .returns::<Pending>(200, "The call, with its claim.")
+        .fails(&[Claimed, NotWaiting, Unavailable]),
+        Operation::post(
+            "/v1/pending/{call_id}/progress",
+            "reportProgress",
+            "Shows the readers of the session how far a claimed call is.",
+        )
+        .text(
+            "The session streams it as `tool.progress` and does not store it. `output` and `message` have at most 16 KiB each. \
+             Send a report every few seconds: each counts as a request.",
+        )
+        .query("user", "The user of the session.")
+        .query("session", "The session of the call. Needed only if several have a call with this id.")
+        .body::<RunnerReport>(json!({ "runner": "laptop-7", "output": "compiling…\n" }))
+        .returns_nothing(204, "It is shown.")
         .fails(&[Claimed, NotWaiting, Unavailable]),
     ]
 }

@@ -264,7 +264,7 @@ impl Projection for Writer {
         let record = match next {
             Event::Delta(Delta::Text { id, delta }) => return self.text(id, delta, out),
             Event::Delta(Delta::Reasoning { id, delta }) => return self.reasoning(id, delta, out),
-            Event::Delta(Delta::ToolInput { .. }) => return,
+            Event::Delta(Delta::ToolInput { .. } | Delta::ToolProgress(_)) => return,
             Event::Record(record) => record,
         };
         match &record.kind {

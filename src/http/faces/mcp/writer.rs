@@ -107,7 +107,7 @@ impl Writer {
         match event {
             Event::Record(record) => (self.at.seq, self.at.text) = (record.seq, 0),
             Event::Delta(Delta::Text { delta, .. }) => self.at.text += delta.len(),
-            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => {}
+            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. } | Delta::ToolProgress(_)) => {}
         }
         self.format.after.is_some_and(|after| (self.at.seq, self.at.text) <= (after.seq, after.text))
     }
@@ -186,7 +186,9 @@ impl Writer {
     fn add(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         let record = match event {
             Event::Delta(Delta::Text { delta, .. }) => return self.text(delta, out),
-            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => return,
+            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. } | Delta::ToolProgress(_)) => {
+                return;
+            }
             Event::Record(record) => record,
         };
         self.waits = false;

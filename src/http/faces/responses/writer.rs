@@ -121,7 +121,9 @@ impl Projection for Writer {
         self.begin(event, out);
         let record = match event {
             Event::Delta(Delta::Text { id, delta }) => return self.text(id, delta, out),
-            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. }) => return,
+            Event::Delta(Delta::Reasoning { .. } | Delta::ToolInput { .. } | Delta::ToolProgress(_)) => {
+                return;
+            }
             Event::Record(record) => record,
         };
         match &record.kind {

@@ -382,7 +382,7 @@ impl Projection for Writer {
         let record = match event {
             Event::Delta(Delta::Text { id, delta }) => return self.delta("text", id, delta, out),
             Event::Delta(Delta::Reasoning { id, delta }) => return self.delta("reasoning", id, delta, out),
-            Event::Delta(Delta::ToolInput { .. }) => return,
+            Event::Delta(Delta::ToolInput { .. } | Delta::ToolProgress(_)) => return,
             Event::Record(record) => record,
         };
         match &record.kind {

@@ -23,6 +23,7 @@ export function ToolCard({ item, pending, store }: { item: ToolItem; pending: Pe
         <p class="label">Arguments</p>
         <pre tabIndex={0}>{pretty(item.args)}</pre>
         {item.child && <p><a href={chatAddress(item.child)}>Session of the subagent</a></p>}
+        {item.progress && !item.outcome && <><p class="label">Progress</p><pre tabIndex={0}>{item.progress}</pre></>}
         {item.outcome && <Result outcome={item.outcome} store={store} />}
       </details>
       {item.decision && <p class="note">{item.decision}</p>}

@@ -8,6 +8,9 @@ export type Item =
   | ToolItem
   | { kind: "notice"; key: string; turn?: string; tone: "info" | "error"; text: string; canRetry?: boolean };
 
+/** Longest progress that is kept, in characters. */
+const MAX_PROGRESS = 2_000;
+
 export interface ToolItem {
   kind: "tool";
   key: string;
@@ -16,6 +19,8 @@ export interface ToolItem {
   /** The arguments; as text while the model writes them. */
   args: unknown;
   status: "writing" | "running" | "waiting" | "ended";
+  /** What the call does now, or the end of what it has written so far. */
+  progress?: string;
   outcome?: EventOf<"tool.completed">;
   /** How a person decided. */
   decision?: string;
@@ -106,6 +111,9 @@ function apply(next: Conversation, event: Event): void {
     case "tool.started":
       startTool(next, event);
       break;
+    case "tool.progress":
+      showProgress(next, event);
+      break;
     case "tool.approval_required":
     case "tool.suspended":
       change(next, event.call_id, { status: "waiting" });
@@ -189,6 +197,12 @@ function startTool(next: Conversation, event: EventOf<"tool.started">): void {
   next.items = next.items.filter((item) => !(item.kind === "tool" && item.key.startsWith(`${event.message}#`)));
   finishReasoning(next, event.message);
   next.items.push({ kind: "tool", key: event.call_id, turn: event.turn!, name: event.name, args: event.args, status: "running" });
+}
+
+function showProgress(next: Conversation, { call_id, output, message }: EventOf<"tool.progress">): void {
+  const { item } = find(next, "tool", call_id);
+  const progress = message ?? `${item?.progress ?? ""}${output ?? ""}`.slice(-MAX_PROGRESS);
+  if (progress) change(next, call_id, { progress });
 }
 
 function change(next: Conversation, callId: string, changes: Partial<ToolItem>): void {
