@@ -239,17 +239,22 @@ impl TenantInbox {
                 return Ok(found);
             }
             // No await since the read, so no change is missed.
-            let (sender, changed) = oneshot::channel();
-            let mut readers = self.readers.borrow_mut();
-            readers.retain(|reader| !reader.is_canceled());
-            readers.push(sender);
-            drop(readers);
+            let changed = self.next_change();
             position = found.next;
             match select(changed, timeout).await {
                 Either::Left((_, left)) => timeout = left,
                 Either::Right(_) => return Ok(found),
             }
         }
+    }
+
+    /// Completes at the next change.
+    fn next_change(&self) -> oneshot::Receiver<()> {
+        let (sender, changed) = oneshot::channel();
+        let mut readers = self.readers.borrow_mut();
+        readers.retain(|reader| !reader.is_canceled());
+        readers.push(sender);
+        changed
     }
 
     /// Erases the inbox.
