@@ -13,6 +13,7 @@ pub mod auth;
 pub mod auth_cache;
 pub mod body;
 pub mod body_budget;
+mod consent;
 pub mod cors;
 pub mod credentials;
 pub mod crypto;

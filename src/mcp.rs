@@ -8,6 +8,7 @@
 //! tools and nothing else. What servers say is text of strangers: it is bounded, and never part of the operator's
 //! instructions.
 
+mod connect;
 mod connection;
 mod elicitation;
 mod endpoint;
@@ -15,7 +16,10 @@ mod error;
 mod headers;
 mod listing;
 mod message;
+pub mod oauth;
+mod oauth_client;
 mod outcome;
+mod ports;
 mod progress;
 pub mod protocol;
 mod server;
@@ -24,8 +28,10 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Connection, Ports};
+pub use connection::Connection;
 pub use error::{McpError, RpcError};
 pub use listing::{Listings, McpServers};
-pub use server::{MAX_SERVERS, McpServer, tool_prefix};
+pub use oauth_client::OAuthClient;
+pub use ports::Ports;
+pub use server::{Auth, MAX_SERVERS, McpServer, tool_prefix};
 pub use tool::McpTool;

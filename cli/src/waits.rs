@@ -30,7 +30,7 @@ pub enum Resolution {
     AlwaysCategory,
     /// The call does not run; the model reads the reason.
     Decline(Option<String>),
-    /// The answer to a question, the review of a plan, or the result of an external tool.
+    /// The answer to a question, the review of a plan, the consent at a server, or the result of an external tool.
     Answer(Value),
 }
 
@@ -69,7 +69,12 @@ impl Wait {
     pub fn describe(&self) -> String {
         let Pending { kind, args, payload, .. } = &self.call;
         let shown = match kind.as_str() {
-            "question" => payload["question"].as_str().map(str::to_owned),
+            "question" | "auth" => {
+                payload["question"].as_str().map(|question| match payload["url"].as_str() {
+                    Some(url) => format!("{question} {url}"),
+                    None => question.to_owned(),
+                })
+            }
             "plan" => payload["path"].as_str().map(str::to_owned),
             _ => None,
         };
@@ -87,7 +92,7 @@ impl Wait {
     pub fn details(&self) -> Option<String> {
         match self.call.kind.as_str() {
             "plan" => self.call.payload["plan"].as_str().map(|plan| without_controls(plan).into_owned()),
-            "question" => None,
+            "question" | "auth" => None,
             _ if self.call.args.is_null() => None,
             _ => serde_json::to_string_pretty(&self.call.args).ok().map(|args| escaped(&args).into_owned()),
         }
@@ -112,6 +117,7 @@ impl Wait {
             ("approval", Some(hash)) => format!("agentctl approve {session} {call} --args-hash {hash}"),
             ("approval", None) => format!("agentctl approve {session} {call}"),
             ("plan", _) => format!("agentctl answer {session} {call} '{{\"action\": \"approved\"}}'"),
+            ("auth", _) => format!("agentctl answer {session} {call} '{{\"action\": \"accept\"}}'"),
             _ => format!("agentctl answer {session} {call} '\"…\"'"),
         }
     }
@@ -131,6 +137,7 @@ impl Wait {
             "question" if self.is_multi() => "numbers or answers, with commas between them",
             "question" if !self.options().is_empty() => "a number, or your answer",
             "question" => "your answer",
+            "auth" => "open the page · y try again · n decline",
             _ => "the result of the tool",
         }
     }
@@ -158,6 +165,8 @@ impl Wait {
             ("plan", "y" | "Y" | "yes") => review("approved", ""),
             ("plan", "n" | "N" | "no") => review("rejected", ""),
             ("plan", feedback) => review("rejected", feedback),
+            ("auth", "y" | "Y" | "yes") => Resolution::Answer(json!({"action": "accept"})),
+            ("auth", "n" | "N" | "no") => Resolution::Answer(json!({"action": "decline"})),
             ("question", text) if self.is_multi() => {
                 let answers = text.split(',').map(str::trim).filter(|answer| !answer.is_empty());
                 Resolution::Answer(answers.map(|answer| self.option(answer)).collect())
@@ -213,6 +222,9 @@ mod tests {
         assert_eq!(approval.read("a"), Some(Resolution::Decline(Some("a".into()))));
         assert_eq!(approval.read(" not now "), Some(Resolution::Decline(Some("not now".into()))));
         assert_eq!(approval.read(" "), None);
+        let consent = wait("auth", json!({"question": "Connect.", "url": "https://example.com/"}));
+        assert_eq!(consent.describe(), "auth : Connect. https://example.com/");
+        assert_eq!(consent.read("n"), Some(Resolution::Answer(json!({"action": "decline"}))));
         let plan = wait("plan", json!({"plan": "1.", "path": "p.md"}));
         assert_eq!(plan.read("y"), Some(Resolution::Answer(json!({"action": "approved"}))));
         assert_eq!(

@@ -329,7 +329,7 @@ fn suspension_record(suspension: &Suspension) -> EventKind {
         Wait::Approval => {
             EventKind::ToolApprovalRequired { call_id, name, args, args_hash, category, expires_at }
         }
-        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) => {
+        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) | Wait::Auth(_) => {
             let (kind, payload) = (wait.kind(), wait.payload());
             EventKind::ToolSuspended { call_id, name, kind, payload, expires_at }
         }

@@ -1,12 +1,12 @@
 //! Where sessions get the versions of their agents from.
 
 use super::HarnessAgent;
-use crate::types::{AgentId, AgentRef, AgentVersion, Problem, TenantId};
+use crate::types::{AgentId, AgentRef, AgentVersion, Problem, TenantId, UserId};
 use async_trait::async_trait;
 use futures::future::LocalBoxFuture;
 use std::rc::Rc;
 
-/// The versions of all agents. A version never changes, with two exceptions. The first version of an agent of the
+/// The versions of all agents, as sessions of a user run them. A version never changes, with two exceptions. The first version of an agent of the
 /// deployment has the deployment's settings. And servers of MCP may change their tools.
 #[async_trait(?Send)]
 pub trait AgentVersions {
@@ -26,24 +26,44 @@ pub trait AgentVersions {
     ///
     /// # Errors
     /// `not_found` for a version that is not stored, or a failed store.
-    async fn version(&self, tenant: &TenantId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem>;
+    async fn version(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        of: &AgentRef,
+    ) -> Result<Rc<HarnessAgent>, Problem>;
 
     /// Returns the version that a session runs: its own, or the active one if its own is no longer stored. If the agent does
     /// not exist any more, it fails each turn.
     ///
     /// # Errors
     /// A failed store.
-    async fn version_of_session(&self, tenant: &TenantId, of: &AgentRef)
-    -> Result<Rc<HarnessAgent>, Problem>;
+    async fn version_of_session(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        of: &AgentRef,
+    ) -> Result<Rc<HarnessAgent>, Problem>;
 
     /// Returns a version as it is built now, if this process has built it and its tools can change.
-    fn current(&self, _tenant: &TenantId, _of: &AgentRef) -> Option<Rc<HarnessAgent>> {
+    fn current(&self, _tenant: &TenantId, _user: &UserId, _of: &AgentRef) -> Option<Rc<HarnessAgent>> {
         None
+    }
+
+    /// Returns whether a version lacks the tools of a server that the user has just connected, so that it has to be loaded
+    /// again.
+    fn is_outdated(&self, _tenant: &TenantId, _user: &UserId, _of: &AgentRef) -> bool {
+        false
     }
 
     /// Returns the work that brings the tools of a version up to date, if they may be out of date. The caller runs it,
     /// without waiting for it.
-    fn refresh(self: Rc<Self>, _tenant: &TenantId, _of: &AgentRef) -> Option<LocalBoxFuture<'static, ()>> {
+    fn refresh(
+        self: Rc<Self>,
+        _tenant: &TenantId,
+        _user: &UserId,
+        _of: &AgentRef,
+    ) -> Option<LocalBoxFuture<'static, ()>> {
         None
     }
 }

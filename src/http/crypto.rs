@@ -1,12 +1,13 @@
 //! Hashes, signatures, and encryption of secrets at rest. The key for encryption is derived from the operator's
 //! key: changing the operator's key makes encrypted values unreadable.
 
-use crate::ports::Entropy;
+use crate::ports::{Entropy, Sealer};
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
+use std::rc::Rc;
 
 /// Length of a nonce of AES-GCM, in bytes.
 const NONCE: usize = 12;
@@ -75,6 +76,29 @@ impl Cipher {
         let (nonce, text) = bytes.split_first_chunk::<NONCE>()?;
         let payload = Payload { msg: text, aad: context.as_bytes() };
         String::from_utf8(self.0.decrypt(nonce.into(), payload).ok()?).ok()
+    }
+}
+
+/// Encrypts with the cipher of a deployment, if it has an operator's key.
+pub struct AdminSealer {
+    cipher: Option<Cipher>,
+    entropy: Rc<dyn Entropy>,
+}
+
+impl AdminSealer {
+    /// Creates the sealer of a deployment.
+    pub fn new(admin_key: Option<&str>, entropy: Rc<dyn Entropy>) -> Self {
+        Self { cipher: admin_key.map(Cipher::new), entropy }
+    }
+}
+
+impl Sealer for AdminSealer {
+    fn seal(&self, context: &str, text: &str) -> Option<String> {
+        self.cipher.as_ref()?.encrypt(self.entropy.as_ref(), context, text)
+    }
+
+    fn open(&self, context: &str, sealed: &str) -> Option<String> {
+        self.cipher.as_ref()?.decrypt(context, sealed)
     }
 }
 

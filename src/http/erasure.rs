@@ -26,11 +26,11 @@ const CONCURRENT: usize = 8;
 /// Maximum number of sessions that one step erases.
 const SESSIONS_PER_STEP: usize = 200;
 /// Maximum number of calls of a step besides those for sessions, for a tenant with one shard.
-const STEP_CALLS: usize = 16;
+const STEP_CALLS: usize = 17;
 /// Maximum number of calls of a step for each further shard of the tenant.
 const SHARD_CALLS: usize = 8;
 /// Maximum number of calls to purge a tenant, besides two for each shard.
-const PURGE_CALLS: usize = 7;
+const PURGE_CALLS: usize = 8;
 /// Maximum number of deleted tenants that one run processes.
 const TENANTS_PER_RUN: usize = 500;
 /// Number of calls that are left to erasures by [`maintain`], after its first pass.
@@ -239,6 +239,7 @@ impl Erasure {
                 gateway.agents.store().erase(&self.tenant).await?;
                 gateway.agents.forget(&self.tenant);
                 gateway.secrets.erase(&self.tenant).await?;
+                gateway.agents.mcp().erase_consent(&self.tenant, None).await?;
                 gateway.directory.purge_tenant(&self.tenant).await?;
             }
         }
@@ -264,6 +265,9 @@ impl Erasure {
         // Also while sessions are left, which can take hours. The last step follows the last session, because a
         // running session may still write.
         let (tenant, user) = (&self.tenant, self.user.as_ref());
+        if let Some(user) = user {
+            gateway.agents.mcp().erase_consent(tenant, Some(user)).await?;
+        }
         let no_memory = gateway.memories.erase(tenant, user).await?;
         let no_files = match user {
             Some(user) => gateway.files.erase_user(tenant, None, user).await?,

@@ -8,7 +8,7 @@ use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
 use super::{
-    agents, audit, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills, tenants,
+    agents, audit, consent, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills, tenants,
     tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
@@ -33,6 +33,8 @@ pub static ROUTES: &[Route] = &[
     Route::new(GET, "/healthz", Handler::Public(run!(lists::health))),
     Route::new(GET, "/readyz", Handler::Public(run!(ready::ready))),
     Route::new(GET, "/openapi.json", Handler::Public(run!(lists::openapi))),
+    Route::new(GET, "/client-metadata.json", Handler::Public(run!(consent::client_metadata))),
+    Route::new(GET, "/v1/oauth/callback", Handler::Public(run!(consent::callback))),
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),

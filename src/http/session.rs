@@ -23,13 +23,13 @@ use self::call::{Call, SessionRequest};
 use self::documents::DocumentStore;
 use super::body;
 use super::idempotency::{self, RequestKey};
-use super::owner::agent_of;
+use super::owner::{DEFAULT_USER, agent_of};
 use super::request::RequestExt;
 use super::response::Response;
 use super::route::{Handler, RouteMatch};
 use super::routes;
 use crate::agent::SessionHost;
-use crate::types::{AgentId, Problem};
+use crate::types::{AgentId, Problem, UserId};
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
@@ -62,7 +62,8 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     }
     if found.route.creates_session && !host.store().exists()? {
         let tenant = &asked.principal.tenant;
-        host.load_new_agent(tenant, &new_agent(&found, asked)?).await?;
+        let (user, agent) = new_owner(&found, asked)?;
+        host.load_new_agent(tenant, &user, &agent).await?;
         host.check_new_session(tenant, &asked.principal.policy.limits).await?;
     }
     // A concurrent request may have created the session, or moved it to another version.
@@ -84,20 +85,27 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     }
 }
 
-/// Returns the agent of the session that a request creates.
-fn new_agent(found: &RouteMatch, asked: &SessionRequest) -> Result<AgentId, Problem> {
-    #[derive(Deserialize)]
+/// Returns the user and the agent of the session that a request creates.
+fn new_owner(found: &RouteMatch, asked: &SessionRequest) -> Result<(UserId, AgentId), Problem> {
+    #[derive(Deserialize, Default)]
     struct Named {
+        user: Option<String>,
         agent: Option<String>,
     }
     let request = &asked.request;
     let named = match &found.route.handler {
         // The handler writes errors in the form of its protocol.
         Handler::Face(_, face, _) | Handler::Split(_, face, ..) => {
-            (face.target)(request, &found.params).ok().and_then(|target| target.agent)
+            let target = (face.target)(request, &found.params).ok();
+            target.map(|target| Named { user: target.user, agent: target.agent }).unwrap_or_default()
         }
-        Handler::NewSession(..) => body::json_or_empty::<Named>(request)?.agent,
-        _ => None,
+        Handler::NewSession(..) => body::json_or_empty(request)?,
+        // The agent of a message is in the query only.
+        _ => Named { agent: None, ..body::json_or_empty(request).unwrap_or_default() },
     };
-    agent_of(named.or_else(|| request.query("agent")).as_deref(), "/")
+    // The handler refuses another user than that of the credential.
+    let user = named.user.or_else(|| request.query("user"));
+    let user = asked.principal.user.clone().or_else(|| user.and_then(|user| UserId::parse(&user)));
+    let agent = agent_of(named.agent.or_else(|| request.query("agent")).as_deref(), "/")?;
+    Ok((user.unwrap_or_else(|| DEFAULT_USER.into()), agent))
 }

@@ -5,13 +5,16 @@ use super::endpoint::{Endpoint, Target};
 use super::error::McpError;
 use super::headers::encoded;
 use super::message::{Incoming, MAX_BYTES, MAX_LIST_BYTES, Reader};
+use super::oauth::{self, Challenge, Subject, Tokens};
+use super::ports::Ports;
 use super::protocol::{
     CAPABILITIES, CLIENT_INFO, LEGACY, METHOD_HEADER, MODERN, NAME_HEADER, SESSION_HEADER, VERSION,
     VERSION_HEADER,
 };
 use super::server::McpServer;
-use crate::ports::{AllowedHosts, Clock, Http, HttpRequest, HttpResponse, Secrets};
-use crate::types::{Invalid, TenantId, expiring::Expiring, header};
+use crate::agent::ToolContext;
+use crate::ports::{AllowedHosts, HttpRequest, HttpResponse};
+use crate::types::{Invalid, TenantId, UserId, expiring::Expiring, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::{
@@ -19,6 +22,7 @@ use std::{
     rc::Rc,
     time::Duration,
 };
+use url::Url;
 
 /// A server that does not support the requested version.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -35,22 +39,12 @@ const MAX_ASKED: usize = 16;
 /// How long a legacy session is used. A server may end it earlier.
 const SESSION_TTL: Duration = Duration::from_hours(24);
 
-/// What all connections need.
-pub struct Ports {
-    /// Outbound HTTP.
-    pub http: Rc<dyn Http>,
-    /// The secrets of the tenants.
-    pub secrets: Rc<dyn Secrets>,
-    /// The clock.
-    pub clock: Rc<dyn Clock>,
-    /// The hosts that definitions may name.
-    pub hosts: AllowedHosts,
-}
-
 /// The connection to one server of one agent. It has no open connection: what it keeps is how to speak.
 pub struct Connection {
     name: String,
     tenant: TenantId,
+    /// The user whose consent the requests have; `None` for a server that needs none.
+    user: Option<UserId>,
     server: McpServer,
     /// An older Worker may have stored a definition that this one refuses.
     endpoint: Result<Endpoint, Invalid>,
@@ -60,6 +54,7 @@ pub struct Connection {
     /// state in it.
     sessions: Expiring<Option<String>>,
     next_id: Cell<u64>,
+    is_newly_connected: Cell<bool>,
 }
 
 /// How the server speaks.
@@ -109,16 +104,23 @@ impl<'a> Outgoing<'a> {
 }
 
 impl Connection {
-    pub(super) fn new(name: &str, tenant: &TenantId, server: McpServer, ports: Rc<Ports>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        (tenant, user): (&TenantId, &UserId),
+        server: McpServer,
+        ports: Rc<Ports>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             tenant: tenant.clone(),
+            user: server.asks_for_consent().then(|| user.clone()),
             endpoint: Endpoint::parse(&server.url, &server.headers),
             server,
             ports,
             era: RefCell::default(),
             sessions: Expiring::new(MAX_SESSIONS),
             next_id: Cell::new(1),
+            is_newly_connected: Cell::default(),
         }
     }
 
@@ -192,9 +194,56 @@ impl Connection {
         let params = json!({"requestId": id, "reason": "the caller has canceled the request"});
         let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
         // The request ends with or without this message.
-        if let Ok(target) = self.target().await {
-            let _ = self.send(&target, legacy_headers(&version, session.as_deref()), &body).await;
+        let _ = self.send(legacy_headers(&version, session.as_deref()), &body).await;
+    }
+
+    /// Returns what a server that refuses a request says about the consent that it needs.
+    pub(super) fn needs_consent<'a>(&self, error: &'a McpError) -> Option<&'a Challenge> {
+        match error {
+            McpError::Unauthorized(status, challenge)
+                if self.user.is_some() && (*status == 401 || challenge.lacks_scope) =>
+            {
+                Some(challenge)
+            }
+            _ => None,
         }
+    }
+
+    /// Makes a request for the consent of the user, on behalf of a call. Returns what the user sees.
+    ///
+    /// # Errors
+    /// The server or its authorization server does not allow it.
+    pub(super) async fn ask_for_consent(
+        &self,
+        challenge: &Challenge,
+        cx: &ToolContext,
+    ) -> Result<Value, McpError> {
+        let subject = self.subject(&cx.user)?;
+        let call = (&cx.session, &cx.call_id);
+        let url = oauth::begin(&self.ports, &subject, &self.server, challenge, call).await?;
+        let host = Url::parse(&subject.resource).ok().and_then(|url| url.host_str().map(str::to_owned));
+        let question = format!("Connect your account at {}.", host.unwrap_or_default());
+        Ok(json!({"question": question, "server": self.name, "url": url}))
+    }
+
+    /// Returns whether calls of a user may use this connection.
+    pub(super) fn serves(&self, user: &UserId) -> bool {
+        self.user.as_ref().is_none_or(|own| own == user)
+    }
+
+    /// Sets whether the user has connected the server since its list was read.
+    pub(super) fn set_newly_connected(&self, is_new: bool) {
+        self.is_newly_connected.set(is_new);
+    }
+
+    /// Returns whether the user has connected the server since its list was read.
+    pub(super) fn is_newly_connected(&self) -> bool {
+        self.is_newly_connected.get()
+    }
+
+    fn subject(&self, user: &UserId) -> Result<Subject, McpError> {
+        let (tenant, user) = (self.tenant.clone(), user.clone());
+        Ok(Subject { tenant, user, resource: self.ports.hosts.receiver(&self.server.url)? })
     }
 
     async fn era(&self) -> Result<Era, McpError> {
@@ -273,20 +322,19 @@ impl Connection {
         let params = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": client_info()});
         let id = self.new_id(0);
         let body = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
-        let target = self.target().await?;
-        let response = self.send(&target, Vec::new(), &body).await?;
+        let (target, response) = self.send(Vec::new(), &body).await?;
         let session = response.header(SESSION_HEADER).map(str::to_owned);
         if session.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_SESSION_ID) {
             return Err(McpError::Malformed("the id of its session is empty or too long"));
         }
         let mut reader = Reader::new(response, &target.redaction, MAX_LIST_BYTES).await?;
-        let result = self.result(&target, &mut reader, id, &[]).await?;
+        let result = self.result(&mut reader, id, &[]).await?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !LEGACY.contains(&&*version) && version != OLDEST {
             return Err(McpError::Malformed("it chose an unknown version of the protocol"));
         }
         let body = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        self.send(&target, legacy_headers(&version, session.as_deref()), &body).await?;
+        self.send(legacy_headers(&version, session.as_deref()), &body).await?;
         let (has_sessions, now) = (session.is_some(), self.ports.clock.now());
         self.sessions.put(caller.to_owned(), session, now + SESSION_TTL, now);
         Ok(Era::Legacy { version, has_sessions })
@@ -303,15 +351,14 @@ impl Connection {
         let target = self.target().await?;
         let request = request(&target, headers.clone(), &body)?;
         is_sent.set(true);
-        let response = self.ports.http.send(request).await?;
+        let (target, response) = self.send_to(target, request, headers.clone(), &body).await?;
         let mut reader = Reader::new(response, &target.redaction, *max_bytes).await?;
-        self.result(&target, &mut reader, *id, &headers).await
+        self.result(&mut reader, *id, &headers).await
     }
 
     /// Reads until the result. The client has declared no capability, so it refuses requests of the server.
     async fn result(
         &self,
-        target: &Target,
         reader: &mut Reader<'_>,
         id: u64,
         headers: &[(String, String)],
@@ -328,7 +375,7 @@ impl Connection {
                         }
                     };
                     // If this fails, the server decides what becomes of the client's request.
-                    let _ = self.send(target, headers.to_vec(), &response).await;
+                    let _ = self.send(headers.to_vec(), &response).await;
                 }
             }
         }
@@ -338,17 +385,46 @@ impl Connection {
     /// Returns where requests go now.
     async fn target(&self) -> Result<Target, McpError> {
         let endpoint = self.endpoint.as_ref().map_err(Clone::clone)?;
-        endpoint.target(self.ports.secrets.as_ref(), &self.tenant, &self.ports.hosts).await
+        let mut target =
+            endpoint.target(self.ports.secrets.as_ref(), &self.tenant, &self.ports.hosts).await?;
+        if let Some(user) = &self.user
+            && let Some(token) = Tokens::new(&self.ports, &self.subject(user)?).access().await?
+        {
+            target.set_token(token);
+        }
+        Ok(target)
     }
 
-    /// Sends a message with the headers of the definition.
+    /// Sends a message with the headers of the definition and the token of the user. Returns where it went, too.
     async fn send(
         &self,
-        target: &Target,
         own: Vec<(String, String)>,
         body: &Value,
-    ) -> Result<HttpResponse, McpError> {
-        Ok(self.ports.http.send(request(target, own, body)?).await?)
+    ) -> Result<(Target, HttpResponse), McpError> {
+        let target = self.target().await?;
+        let request = request(&target, own.clone(), body)?;
+        self.send_to(target, request, own, body).await
+    }
+
+    /// Sends a request. If the server refuses the token of the user, sends the message again with a refreshed one.
+    async fn send_to(
+        &self,
+        target: Target,
+        first: HttpRequest,
+        own: Vec<(String, String)>,
+        body: &Value,
+    ) -> Result<(Target, HttpResponse), McpError> {
+        let response = self.ports.http.send(first).await?;
+        let (Some(user), Some(token), 401) = (&self.user, &target.token, response.status) else {
+            return Ok((target, response));
+        };
+        Tokens::new(&self.ports, &self.subject(user)?).refuse(token).await?;
+        let newer = self.target().await?;
+        if newer.token.is_none() {
+            return Ok((target, response));
+        }
+        let response = self.ports.http.send(request(&newer, own, body)?).await?;
+        Ok((newer, response))
     }
 }
 
@@ -359,6 +435,7 @@ fn request(target: &Target, own: Vec<(String, String)>, body: &Value) -> Result<
         ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
     ];
     headers.extend(target.headers.iter().cloned());
+    headers.extend(target.token.iter().map(|token| ("authorization".to_owned(), format!("Bearer {token}"))));
     headers.extend(own);
     if header::too_large(&headers) {
         return Err(Invalid(header::too_large_text()));

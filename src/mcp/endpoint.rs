@@ -17,6 +17,9 @@ pub(super) struct Endpoint {
 pub(super) struct Target {
     pub url: String,
     pub headers: Vec<(String, String)>,
+    /// The token of the user.
+    pub token: Option<String>,
+    secrets: BTreeMap<String, String>,
     /// Removes the secrets from what the server returns.
     pub redaction: Redaction,
 }
@@ -62,7 +65,16 @@ impl Endpoint {
             }
             headers.push((name.clone(), text));
         }
-        Ok(Target { url, headers, redaction: Redaction::new(&secrets) })
+        Ok(Target { url, headers, token: None, redaction: Redaction::new(&secrets), secrets })
+    }
+}
+
+impl Target {
+    /// Adds the token of the user.
+    pub fn set_token(&mut self, token: String) {
+        self.secrets.insert("token of the user".into(), token.clone());
+        self.redaction = Redaction::new(&self.secrets);
+        self.token = Some(token);
     }
 }
 

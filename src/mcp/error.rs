@@ -1,6 +1,7 @@
 //! Why a server gave no result.
 
-use crate::ports::{HttpError, event_stream::EventTooLarge, secrets::SecretError};
+use super::oauth::Challenge;
+use crate::ports::{HttpError, directory::DirectoryError, event_stream::EventTooLarge, secrets::SecretError};
 use crate::types::Invalid;
 use std::time::Duration;
 use thiserror::Error;
@@ -31,7 +32,13 @@ pub enum McpError {
         "refused the credentials with status {0}: store a secret with PUT /v1/secrets/NAME, and set the server's \
          `headers` in the agent's definition, for example {{\"authorization\": \"Bearer ${{secret:NAME}}\"}}"
     )]
-    Unauthorized(u16),
+    Unauthorized(u16, Challenge),
+    /// The user cannot give consent, or has not given it.
+    #[error("cannot be connected with the user's account: {0}")]
+    Consent(String),
+    /// The store of consent failed.
+    #[error("cannot be asked: the user's consent cannot be read; try again")]
+    Store,
     /// A redirect could lead to another host, with the credentials of this one.
     #[error(
         "redirects, which is not followed: set the server's `url` in the agent's definition to the final address"
@@ -112,12 +119,20 @@ impl McpError {
             self,
             Self::Unreachable
                 | Self::Slow(_)
-                | Self::Unauthorized(_)
+                | Self::Unauthorized(..)
+                | Self::Consent(_)
+                | Self::Store
                 | Self::Redirect
                 | Self::Secret(_)
                 | Self::Refused(_)
                 | Self::Status { status: 429, .. }
         )
+    }
+}
+
+impl From<DirectoryError> for McpError {
+    fn from(_: DirectoryError) -> Self {
+        Self::Store
     }
 }
 

@@ -1,12 +1,15 @@
 //! The lists of tools of the servers of an agent.
 
-use super::connection::{Connection, Ports};
+use super::connect::ConnectTool;
+use super::connection::Connection;
 use super::error::McpError;
+use super::oauth;
+use super::ports::Ports;
 use super::server::McpServer;
 use super::tool::McpTool;
 use crate::agent::DynTool;
-use crate::ports::{AllowedHosts, Log, within};
-use crate::types::{AgentRef, TenantId, Timestamp};
+use crate::ports::{AllowedHosts, Log, directory::DirectoryResult, within};
+use crate::types::{AgentRef, ConsentReply, FinishedConsent, TenantId, Timestamp, UserId};
 use futures::future::join_all;
 use serde_json::{Map, Value, json};
 use std::{
@@ -44,6 +47,8 @@ pub struct Listings(Vec<Listing>);
 struct Listing {
     connection: Rc<Connection>,
     tools: Vec<Rc<McpTool>>,
+    /// Whether the user has to give consent before the server lists its tools.
+    needs_consent: bool,
     /// Until when the list is used.
     fresh_until: Timestamp,
     /// Why the server has no list.
@@ -53,8 +58,13 @@ struct Listing {
 impl Listings {
     /// Returns the tools, in the order of their names.
     pub fn tools(&self) -> Vec<Rc<dyn DynTool>> {
-        let all = self.0.iter().flat_map(|listing| &listing.tools);
-        all.map(|tool| Rc::clone(tool) as Rc<dyn DynTool>).collect()
+        let of_server = |listing: &Listing| -> Vec<Rc<dyn DynTool>> {
+            match listing.needs_consent && listing.tools.is_empty() {
+                true => vec![Rc::new(ConnectTool(Rc::clone(&listing.connection)))],
+                false => listing.tools.iter().map(|tool| Rc::clone(tool) as Rc<dyn DynTool>).collect(),
+            }
+        };
+        self.0.iter().flat_map(of_server).collect()
     }
 
     /// Returns the servers without a list, each with the reason.
@@ -69,10 +79,16 @@ impl Listings {
         self.0.iter().any(|listing| listing.fresh_until <= now)
     }
 
+    /// Returns whether the user has connected a server since its list was read.
+    pub fn is_outdated(&self) -> bool {
+        self.0.iter().any(|listing| listing.connection.is_newly_connected())
+    }
+
     /// Returns whether an agent with these tools equals one with others.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_tools = |(one, other): (&Listing, &Listing)| {
             one.failure.is_some() == other.failure.is_some()
+                && one.needs_consent == other.needs_consent
                 && one.tools.len() == other.tools.len()
                 && one.tools.iter().zip(&other.tools).all(|(one, other)| one.is_same(other))
         };
@@ -91,11 +107,33 @@ impl McpServers {
         &self.ports.hosts
     }
 
-    /// Lists the tools of the servers of an agent, all at once. Of `known` lists, those that are still fresh are used. A
+    /// Returns the metadata of the client of OAuth, if the deployment has a public address.
+    pub fn client_metadata(&self) -> Option<Value> {
+        self.ports.public_url.as_deref().map(oauth::metadata)
+    }
+
+    /// Ends a request for consent with what an authorization server has sent back; `None` if there is no such request, or
+    /// not any more.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn finish_consent(&self, reply: &ConsentReply) -> Result<Option<FinishedConsent>, McpError> {
+        oauth::finish(&self.ports, reply).await
+    }
+
+    /// Deletes the consent of a tenant's users, or of one.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn erase_consent(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()> {
+        self.ports.consents.erase(tenant, user).await
+    }
+
+    /// Lists the tools of the servers of an agent for a user, all at once. Of `known` lists, those that are still fresh are used. A
     /// server that fails keeps its known tools.
     pub async fn list(
         &self,
-        tenant: &TenantId,
+        (tenant, user): (&TenantId, &UserId),
         agent: &AgentRef,
         servers: &BTreeMap<String, McpServer>,
         known: &Listings,
@@ -103,16 +141,27 @@ impl McpServers {
         let list = async |(name, server): (&String, &McpServer)| {
             let known = known.0.iter().find(|listing| listing.connection.name() == name);
             let now = self.ports.clock.now();
-            if let Some(fresh) = known.filter(|listing| listing.fresh_until > now) {
+            let is_fresh =
+                |listing: &&Listing| listing.fresh_until > now && !listing.connection.is_newly_connected();
+            if let Some(fresh) = known.filter(is_fresh) {
                 return fresh.clone();
             }
-            let new = || Connection::new(name, tenant, server.clone(), Rc::clone(&self.ports));
+            let new = || Connection::new(name, (tenant, user), server.clone(), Rc::clone(&self.ports));
             let connection = known.map_or_else(|| Rc::new(new()), |known| Rc::clone(&known.connection));
+            connection.set_newly_connected(false);
             let listed = within(self.ports.clock.as_ref(), LIST_TIMEOUT, self.tools(&connection)).await;
             let listed = listed.unwrap_or(Err(McpError::Slow(LIST_TIMEOUT)));
             let now = self.ports.clock.now();
             match listed {
-                Ok((tools, ttl)) => Listing { connection, tools, fresh_until: now + ttl, failure: None },
+                Ok((tools, ttl)) => {
+                    let fresh_until = now + ttl;
+                    Listing { connection, tools, needs_consent: false, fresh_until, failure: None }
+                }
+                Err(error) if connection.needs_consent(&error).is_some() => {
+                    let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
+                    let fresh_until = now + RETRY_AFTER;
+                    Listing { connection, tools, needs_consent: true, fresh_until, failure: None }
+                }
                 Err(error) => {
                     let reason = error.for_log();
                     self.log.line(&json!({
@@ -121,7 +170,8 @@ impl McpServers {
                     }));
                     let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
                     let failure = tools.is_empty().then_some(reason);
-                    Listing { connection, tools, fresh_until: now + RETRY_AFTER, failure }
+                    let fresh_until = now + RETRY_AFTER;
+                    Listing { connection, tools, needs_consent: false, fresh_until, failure }
                 }
             }
         };

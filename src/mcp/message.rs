@@ -1,6 +1,7 @@
 //! Reads the response to a message: one JSON text, or a stream of events.
 
 use super::error::{McpError, RpcError};
+use super::oauth::Challenge;
 use super::protocol::MODERN;
 use crate::ports::{HttpError, HttpResponse, event_stream::Splitter, outbound::Redaction};
 use bytes::Bytes;
@@ -52,7 +53,10 @@ impl<'a> Reader<'a> {
         match response.status {
             200..=299 => {}
             300..=399 => return Err(McpError::Redirect),
-            status @ (401 | 403) => return Err(McpError::Unauthorized(status)),
+            status @ (401 | 403) => {
+                let challenge = response.header("www-authenticate").map(Challenge::parse);
+                return Err(McpError::Unauthorized(status, challenge.unwrap_or_default()));
+            }
             status => {
                 let mut text = Vec::new();
                 while let Some(Ok(chunk)) = response.body.next().await {

@@ -1,9 +1,12 @@
 //! The progress of a call that a server has interrupted with questions: what it needs to be sent again.
 
+use super::connection::Connection;
 use super::elicitation;
+use super::error::McpError;
+use super::oauth::Challenge;
 use crate::agent::ToolContext;
 use crate::ports::AllowedHosts;
-use crate::types::Invalid;
+use crate::types::{DenyReason, Invalid, ToolOutcome, Wait};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -28,19 +31,62 @@ pub(super) struct Progress {
     questions: Vec<(String, Value)>,
     /// The responses to the answered questions.
     responses: Map<String, Value>,
+    /// Whether the user is asked for consent, in place of a question.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    connects: bool,
 }
 
 impl Progress {
     /// Returns the progress of a call that starts, or that goes on with an answer.
     ///
     /// # Errors
-    /// What a valid answer looks like, or that the progress cannot be read: such a call must not start again.
-    pub fn continued(cx: &ToolContext) -> Result<Self, Invalid> {
+    /// The outcome of a call that cannot go on. One whose progress cannot be read must not start again.
+    pub fn continued(cx: &ToolContext) -> Result<Self, ToolOutcome> {
         let stored = cx.progress.clone().map(serde_json::from_value::<Self>).transpose();
-        let unreadable = |error| Invalid(format!("the progress of the call cannot be read: {error}"));
+        let unreadable =
+            |error| ToolOutcome::failure(format!("the progress of the call cannot be read: {error}"));
         let mut progress = stored.map_err(unreadable)?.unwrap_or_default();
-        cx.answer.iter().try_for_each(|answer| progress.answer(answer))?;
+        let Some(answer) = &cx.answer else { return Ok(progress) };
+        if progress.connects {
+            progress.connects = false;
+            return match elicitation::response(&cx.shown, answer) {
+                Ok(response) if response["action"] == "accept" => Ok(progress),
+                _ => {
+                    let reason = "the user has not given consent at the server";
+                    Err(ToolOutcome::denied(DenyReason::Declined, reason))
+                }
+            };
+        }
+        progress.answer(answer).map_err(|why| ToolOutcome::failure(why.0))?;
         Ok(progress)
+    }
+
+    /// Checks an answer to what was shown.
+    ///
+    /// # Errors
+    /// What a valid answer looks like.
+    pub fn check_answer(shown: &Value, answer: &Value) -> Result<(), Invalid> {
+        elicitation::response(shown, answer).map(drop)
+    }
+
+    /// Suspends the call until the user has given consent at its server.
+    pub async fn wait_for_consent(
+        self,
+        connection: &Connection,
+        challenge: &Challenge,
+        cx: &ToolContext,
+    ) -> ToolOutcome {
+        let shown = match self.rounds {
+            MAX_ROUNDS => Err(McpError::Consent("it asks for consent again and again".into())),
+            _ => connection.ask_for_consent(challenge, cx).await,
+        };
+        match shown {
+            Ok(shown) => {
+                let progress = Self { rounds: self.rounds + 1, connects: true, ..self };
+                cx.wait(Wait::Auth(shown), progress.to_json())
+            }
+            Err(error) => ToolOutcome::failure(format!("the MCP server {:?} {error}", connection.name())),
+        }
     }
 
     /// Returns the question that the person answers next.
@@ -96,7 +142,7 @@ impl Progress {
         if questions.is_empty() && state.is_none() {
             return Err("asks for input and does not say which".into());
         }
-        Ok(Self { id, rounds: self.rounds + 1, state, questions, responses: Map::new() })
+        Ok(Self { id, rounds: self.rounds + 1, state, questions, ..Self::default() })
     }
 
     /// Returns the stored form.

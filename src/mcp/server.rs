@@ -1,7 +1,8 @@
 //! A server as a definition of an agent names it.
 
 use super::endpoint;
-use crate::ports::AllowedHosts;
+use super::oauth_client::OAuthClient;
+use crate::ports::{AllowedHosts, outbound::UrlTemplate};
 use crate::types::{FieldError, Invalid, header, json::escaped};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,13 @@ pub struct McpServer {
     /// Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// How requests are authenticated, besides the headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// The client of OAuth that is registered with the server's authorization server. Without one, the deployment
+    /// introduces itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth_client: Option<OAuthClient>,
     /// The only tools, by the names that the server gives them; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
@@ -43,6 +51,14 @@ pub struct McpServer {
     pub trusted: bool,
 }
 
+/// How requests to a server are authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// Each user gives consent at the server.
+    Oauth,
+}
+
 /// Returns the start of the names of a server's tools.
 pub fn tool_prefix(server: &str) -> String {
     format!("{server}__")
@@ -53,6 +69,11 @@ impl McpServer {
     pub fn keeps(&self, tool: &str) -> bool {
         let names = |list: &[String]| list.iter().any(|name| name == tool);
         !names(&self.deny) && (self.allow.is_empty() || names(&self.allow))
+    }
+
+    /// Returns whether each user gives consent at the server.
+    pub fn asks_for_consent(&self) -> bool {
+        self.auth == Some(Auth::Oauth)
     }
 
     /// Returns the faults of the servers of a definition, which may name only these hosts.
@@ -98,6 +119,20 @@ impl McpServer {
             } else if let Err(why) = endpoint::header(value) {
                 faults.push(fault(&at, why.0));
             }
+        }
+        if self.asks_for_consent() {
+            let has_secret = |url: UrlTemplate| url.templates().any(|part| part.secrets().next().is_some());
+            if endpoint::url(&self.url).is_ok_and(has_secret) {
+                // It identifies the server to others.
+                faults.push(fault("/url", "with `auth`, the URL cannot have a secret"));
+            }
+            if names.contains("authorization") {
+                faults.push(fault("/headers", "with `auth`, the client sets the header `authorization`"));
+            }
+        }
+        match &self.oauth_client {
+            Some(_) if !self.asks_for_consent() => faults.push(fault("/oauth_client", "requires `auth`")),
+            client => faults.extend(client.iter().flat_map(OAuthClient::faults)),
         }
         if self.timeout_s.is_some_and(|seconds| !(1..=MAX_TIMEOUT_S).contains(&seconds)) {
             faults.push(fault("/timeout_s", format!("expected 1 to {MAX_TIMEOUT_S}")));

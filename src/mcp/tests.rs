@@ -1,6 +1,8 @@
 use super::connection::Outgoing;
 use super::{Connection, Listings, McpError, McpServer, McpServers, Ports};
-use crate::platform::in_memory::{ManualClock, MemoryLog, ScriptedHttp};
+use crate::platform::in_memory::{
+    InMemoryConsents, ManualClock, MemoryLog, PlainSealer, ScriptedHttp, SeededEntropy,
+};
 use crate::ports::{
     AllowedHosts, Http, HttpError, HttpRequest, HttpResponse, Secrets, directory::DirectoryError,
 };
@@ -43,7 +45,7 @@ impl Stage {
 
     fn list(&self, known: &Listings) -> Listings {
         let of = AgentRef { id: "support".into(), version: AgentVersion::FIRST };
-        block_on(self.servers.list(&"acme".into(), &of, &self.definitions, known))
+        block_on(self.servers.list((&"acme".into(), &"ann".into()), &of, &self.definitions, known))
     }
 
     fn specs(&self) -> Vec<ToolSpec> {
@@ -67,6 +69,10 @@ fn ports(http: &Rc<ScriptedHttp>, clock: &ManualClock) -> Ports {
         secrets: Rc::new(Vault),
         clock: Rc::new(clock.clone()),
         hosts: AllowedHosts::parse("*"),
+        consents: Rc::<InMemoryConsents>::default(),
+        sealer: Rc::new(PlainSealer),
+        entropy: Rc::<SeededEntropy>::default(),
+        public_url: Some("https://agents.example.com".into()),
     }
 }
 
@@ -77,7 +83,7 @@ fn plain() -> Value {
 fn connection(http: &Rc<ScriptedHttp>, definition: Value) -> Connection {
     let server = serde_json::from_value(definition).expect("a definition");
     let ports = ports(http, &ManualClock::at(Timestamp(1_000_000)));
-    Connection::new("crm", &"acme".into(), server, Rc::new(ports))
+    Connection::new("crm", (&"acme".into(), &"ann".into()), server, Rc::new(ports))
 }
 
 fn result(id: u64, result: &Value) -> Bytes {

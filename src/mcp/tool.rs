@@ -3,7 +3,7 @@
 use super::connection::{Connection, Outgoing};
 use super::error::McpError;
 use super::headers::{Mirrored, mirrored, of_arguments};
-use super::{elicitation, outcome, progress::Progress, server::tool_prefix};
+use super::{outcome, progress::Progress, server::tool_prefix};
 use crate::agent::{DynTool, ToolContext, object_schema};
 use crate::ports::within;
 use crate::turn::schema;
@@ -136,22 +136,31 @@ impl DynTool for McpTool {
             };
             let mut progress = match Progress::continued(&cx) {
                 Ok(progress) => progress,
-                Err(why) => return ToolOutcome::failure(why.0),
+                Err(outcome) => return outcome,
             };
+            let connection = self.connection.as_ref();
+            if !connection.serves(&cx.user) {
+                return ToolOutcome::failure("the MCP server is connected for another user");
+            }
             let headers = of_arguments(&self.mirrored, &args);
             while progress.question().is_none() {
-                let id = self.connection.new_id(progress.id);
+                let id = connection.new_id(progress.id);
                 let (args, headers) = (args.clone(), headers.clone());
                 let mut outgoing = Outgoing::call(&cx.session, id, &self.name, args, headers);
                 progress.add_to(&mut outgoing.params);
                 let returned = self.run(&outgoing, &cx).await;
-                let (server, hosts) = (self.connection.name(), self.connection.hosts());
+                let (server, hosts) = (connection.name(), connection.hosts());
                 match returned {
                     Ok(result) if outcome::asks(&result) => match progress.next(id, server, &result, hosts) {
                         Ok(next) => progress = next,
                         Err(why) => return outcome::unasked(server, &why, &result),
                     },
                     returned => {
+                        if let Err(error) = &returned
+                            && let Some(challenge) = connection.needs_consent(error)
+                        {
+                            return progress.wait_for_consent(connection, challenge, &cx).await;
+                        }
                         let may_be_repeated = self.spec.idempotent || !outgoing.is_sent.get();
                         return outcome::of(server, may_be_repeated, returned);
                     }
@@ -164,7 +173,7 @@ impl DynTool for McpTool {
     }
 
     fn check_answer(&self, _args: &Value, shown: &Value, answer: &Value) -> Result<(), Invalid> {
-        elicitation::response(shown, answer).map(drop)
+        Progress::check_answer(shown, answer)
     }
 }
 

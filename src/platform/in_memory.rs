@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod clock;
+pub mod consents;
 pub mod credentials;
 pub mod directory;
 pub mod files;
@@ -20,6 +21,7 @@ pub mod tasks;
 
 pub use agents::InMemoryAgents;
 pub use clock::{ManualClock, SeededEntropy};
+pub use consents::{InMemoryConsents, PlainSealer};
 pub use credentials::InMemoryCredentials;
 pub use directory::InMemoryDirectory;
 pub use files::MemoryFiles;

@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod audit;
+pub mod consents;
 pub mod glance;
 mod log;
 pub mod memory;
@@ -15,6 +16,7 @@ pub mod storage_days;
 pub mod tenants;
 
 pub use agents::SqlAgents;
+pub use consents::SqlConsents;
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;
 pub use moves::SqlMoves;

@@ -2,7 +2,7 @@
 
 use super::{DocumentKey, OpenError, decode, document_key, schema};
 use crate::ports::{SessionStore, StoreError};
-use crate::types::{AgentId, AgentRef, AgentVersion, Owner, TenantId};
+use crate::types::{AgentId, AgentRef, AgentVersion, Owner, TenantId, UserId};
 use serde::Deserialize;
 
 /// Reads the owner of the stored session, or `None` if there is none. Works even if the rest of the state
@@ -24,11 +24,11 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }
 
-/// Reads the tenant and the agent of the stored session, or `None` if there is none or a newer version has written it.
+/// Reads the tenant, the user and the agent of the stored session, or `None` if there is none or a newer version has written it.
 ///
 /// # Errors
 /// If the store fails, or the agent cannot be parsed.
-pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, AgentRef)>, StoreError> {
+pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, UserId, AgentRef)>, StoreError> {
     #[derive(Deserialize)]
     struct State {
         meta: Meta,
@@ -36,6 +36,7 @@ pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, AgentRef)>, S
     #[derive(Deserialize)]
     struct Meta {
         tenant: TenantId,
+        user: UserId,
         agent: AgentId,
         #[serde(default)]
         agent_version: AgentVersion,
@@ -47,8 +48,8 @@ pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, AgentRef)>, S
     if schema::check(&json).is_err() {
         return Ok(None);
     }
-    let State { meta: Meta { tenant, agent, agent_version } } = decode(&json)?;
-    Ok(Some((tenant, AgentRef { id: agent, version: agent_version })))
+    let State { meta: Meta { tenant, user, agent, agent_version } } = decode(&json)?;
+    Ok(Some((tenant, user, AgentRef { id: agent, version: agent_version })))
 }
 
 /// Checks that this version can read the stored session, if there is one.

@@ -25,7 +25,11 @@ impl Row {
     pub fn of(kind: WaitKind) -> Self {
         match kind {
             WaitKind::Approval => Self::Approval,
-            WaitKind::Question | WaitKind::Plan | WaitKind::External | WaitKind::Subagent => Self::Answer,
+            WaitKind::Question
+            | WaitKind::Plan
+            | WaitKind::External
+            | WaitKind::Subagent
+            | WaitKind::Auth => Self::Answer,
         }
     }
 

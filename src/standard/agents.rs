@@ -9,11 +9,11 @@ use super::{
     definition::{self, Definition, Hosts},
 };
 use crate::agent::{AgentVersions, HarnessAgent};
-use crate::mcp::{Listings, McpServers};
+use crate::mcp::{Listings, McpServer, McpServers};
 use crate::ports::{AgentStore, AllowedHosts, Clock};
 use crate::types::{
     AgentEntry, AgentId, AgentRef, AgentVersion, ErrorCode, FieldError, Problem, StoredVersion, TenantId,
-    TenantLimits, Timestamp, expiring::Expiring,
+    TenantLimits, Timestamp, UserId, expiring::Expiring,
 };
 use crate::workspace::Workspaces;
 use async_trait::async_trait;
@@ -30,6 +30,8 @@ const MAX_TENANTS: usize = 1_000;
 const MAX_BUILT: usize = 64;
 /// Maximum size of the definitions of cached versions, in bytes (8 MiB). A built agent has a few copies of its definition.
 const MAX_BUILT_BYTES: u64 = 8 << 20;
+/// The user of files and settings, which all users share.
+const DEFAULT_USER: &str = "default";
 /// How long servers of MCP are not asked again after a refresh has begun, which may be lost with the request that runs it.
 const REFRESH_PACE: Duration = Duration::from_mins(1);
 
@@ -80,6 +82,8 @@ pub struct Agents {
 #[derive(Clone)]
 struct Built {
     of: (TenantId, AgentRef),
+    /// The user whose consent its servers of MCP need, if one of them needs it.
+    user: Option<UserId>,
     agent: BuiltAgent,
     /// The size of its definition.
     bytes: u64,
@@ -96,6 +100,19 @@ struct Servers {
     asked_at: Timestamp,
 }
 
+impl Built {
+    /// Returns whether sessions of a user run it.
+    fn is(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> bool {
+        self.of.0 == *tenant && self.of.1 == *of && self.user.as_ref().is_none_or(|own| own == user)
+    }
+}
+
+/// Returns the user if a server of the definition needs consent.
+fn consenting(definition: &Definition, user: &UserId) -> Option<UserId> {
+    let asks = definition.mcp_servers.values().any(McpServer::asks_for_consent);
+    asks.then(|| user.clone())
+}
+
 impl Agents {
     /// Creates the agents of a deployment.
     pub fn new(parts: AgentParts) -> Self {
@@ -105,6 +122,11 @@ impl Agents {
     /// Returns the store.
     pub fn store(&self) -> &Rc<dyn AgentStore> {
         &self.parts.store
+    }
+
+    /// Returns the client of MCP.
+    pub fn mcp(&self) -> &McpServers {
+        &self.parts.mcp
     }
 
     /// Returns the ids of the deployment's agents.
@@ -202,7 +224,8 @@ impl Agents {
         let entries = self.entries(tenant).await?;
         let Some(entry) = entries.iter().find(|entry| entry.id == *agent) else { return Ok(None) };
         let of = AgentRef { id: agent.clone(), version: entry.active };
-        self.found(tenant, &of).await.map(|built| Some(built.agent))
+        // Only its files and settings are used, which are those of all users.
+        self.found(tenant, &DEFAULT_USER.into(), &of).await.map(|built| Some(built.agent))
     }
 
     /// Returns the version that a session runs: its own, or the active one if its own is no longer stored; see
@@ -211,15 +234,25 @@ impl Agents {
     ///
     /// # Errors
     /// If the store fails, or the deployment's own agent does not build.
-    pub async fn built(&self, tenant: &TenantId, of: &AgentRef) -> Result<BuiltAgent, Problem> {
-        let found = self.found(tenant, of).await?;
-        self.with_tools(tenant, found).await
+    pub async fn built(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        of: &AgentRef,
+    ) -> Result<BuiltAgent, Problem> {
+        let found = self.found(tenant, user, of).await?;
+        self.with_tools(tenant, user, found).await
     }
 
-    async fn with_tools(&self, tenant: &TenantId, found: Built) -> Result<BuiltAgent, Problem> {
+    async fn with_tools(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        found: Built,
+    ) -> Result<BuiltAgent, Problem> {
         match found.servers {
-            Some(servers) if servers.listings.is_none() => {
-                self.list_tools(tenant, &found.of.1, &servers).await
+            Some(servers) if servers.listings.as_ref().is_none_or(Listings::is_outdated) => {
+                self.list_tools(tenant, user, &found.of.1, &servers).await
             }
             _ => Ok(found.agent),
         }
@@ -229,15 +262,16 @@ impl Agents {
     async fn list_tools(
         &self,
         tenant: &TenantId,
+        user: &UserId,
         of: &AgentRef,
         servers: &Servers,
     ) -> Result<BuiltAgent, Problem> {
         let Servers { definition, listings: known, .. } = servers;
         let none = Listings::default();
         let known = known.as_ref().unwrap_or(&none);
-        let listings = self.parts.mcp.list(tenant, of, &definition.mcp_servers, known).await;
+        let listings = self.parts.mcp.list((tenant, user), of, &definition.mcp_servers, known).await;
         let is_same = servers.listings.as_ref().is_some_and(|known| known.is_same(&listings));
-        let unchanged = self.known(tenant, of).filter(|_| is_same);
+        let unchanged = self.known(tenant, user, of).filter(|_| is_same);
         let agent = match unchanged {
             Some(built) => built.agent,
             None => (self.parts.build)(Some(Definition::clone(definition)), &listings)?,
@@ -247,6 +281,7 @@ impl Agents {
         let bytes = size(definition);
         self.keep(Built {
             of: (tenant.clone(), of.clone()),
+            user: consenting(definition, user),
             agent: agent.clone(),
             bytes,
             servers: Some(servers),
@@ -255,15 +290,14 @@ impl Agents {
     }
 
     /// Returns a version that this process has built.
-    fn known(&self, tenant: &TenantId, of: &AgentRef) -> Option<Built> {
-        let all = self.built.borrow();
-        all.iter().find(|built| built.of.0 == *tenant && built.of.1 == *of).cloned()
+    fn known(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> Option<Built> {
+        self.built.borrow().iter().find(|built| built.is(tenant, user, of)).cloned()
     }
 
     /// Keeps a version, in place of an earlier build.
     fn keep(&self, built: Built) {
         let mut all = self.built.borrow_mut();
-        all.retain(|known| known.of != built.of);
+        all.retain(|known| known.of != built.of || known.user != built.user);
         all.push_front(built);
         let mut bytes = 0;
         let fits = |built: &&Built| {
@@ -280,29 +314,34 @@ impl Agents {
     }
 
     /// Returns the version that a session runs, which may lack the tools of its servers.
-    async fn found(&self, tenant: &TenantId, of: &AgentRef) -> Result<Built, Problem> {
-        if let Some(built) = self.stored(tenant, of).await? {
+    async fn found(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> Result<Built, Problem> {
+        if let Some(built) = self.stored(tenant, user, of).await? {
             return Ok(built);
         }
         let entries = self.entries(tenant).await?;
         if let Some(entry) = entries.iter().find(|entry| entry.id == of.id) {
             let active = AgentRef { id: of.id.clone(), version: entry.active };
-            if let Some(built) = self.stored(tenant, &active).await? {
+            if let Some(built) = self.stored(tenant, user, &active).await? {
                 return Ok(built);
             }
         }
         let why = format!("the agent {:?} does not exist any more", &*of.id);
         let agent = (self.parts.unusable)(why)?;
-        Ok(Built { of: (tenant.clone(), of.clone()), agent, bytes: 0, servers: None })
+        Ok(Built { of: (tenant.clone(), of.clone()), user: None, agent, bytes: 0, servers: None })
     }
 
     /// Returns a version, which may lack the tools of its servers; `None` if it is not stored.
-    async fn stored(&self, tenant: &TenantId, of: &AgentRef) -> Result<Option<Built>, Problem> {
+    async fn stored(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        of: &AgentRef,
+    ) -> Result<Option<Built>, Problem> {
         let key = (tenant.clone(), of.clone());
         if of.version.is_first() && self.is_of_deployment(&of.id) {
-            return Ok(Some(Built { of: key, agent: self.base()?, bytes: 0, servers: None }));
+            return Ok(Some(Built { of: key, user: None, agent: self.base()?, bytes: 0, servers: None }));
         }
-        if let Some(built) = self.known(tenant, of) {
+        if let Some(built) = self.known(tenant, user, of) {
             return Ok(Some(built));
         }
         let AgentRef { id, version } = of;
@@ -318,7 +357,8 @@ impl Agents {
                 ((self.parts.unusable)(why)?, None)
             }
         };
-        let built = Built { of: key, agent, bytes, servers };
+        let user = servers.as_ref().and_then(|servers| consenting(&servers.definition, user));
+        let built = Built { of: key, user, agent, bytes, servers };
         self.keep(built.clone());
         Ok(Some(built))
     }
@@ -368,30 +408,48 @@ impl AgentVersions for Agents {
         }
     }
 
-    async fn version(&self, tenant: &TenantId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem> {
-        let found = self.stored(tenant, of).await?.ok_or_else(|| Problem::not_found("version"))?;
-        self.with_tools(tenant, found).await.map(|built| built.agent)
+    async fn version(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        of: &AgentRef,
+    ) -> Result<Rc<HarnessAgent>, Problem> {
+        let found = self.stored(tenant, user, of).await?.ok_or_else(|| Problem::not_found("version"))?;
+        self.with_tools(tenant, user, found).await.map(|built| built.agent)
     }
 
     async fn version_of_session(
         &self,
         tenant: &TenantId,
+        user: &UserId,
         of: &AgentRef,
     ) -> Result<Rc<HarnessAgent>, Problem> {
-        self.built(tenant, of).await.map(|built| built.agent)
+        self.built(tenant, user, of).await.map(|built| built.agent)
     }
 
-    fn current(&self, tenant: &TenantId, of: &AgentRef) -> Option<Rc<HarnessAgent>> {
+    fn is_outdated(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> bool {
         let all = self.built.borrow();
-        let own = all.iter().find(|built| built.of.0 == *tenant && built.of.1 == *of)?;
+        let own = all.iter().find(|built| built.is(tenant, user, of));
+        let listings = own.and_then(|own| own.servers.as_ref()?.listings.as_ref());
+        listings.is_some_and(Listings::is_outdated)
+    }
+
+    fn current(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> Option<Rc<HarnessAgent>> {
+        let all = self.built.borrow();
+        let own = all.iter().find(|built| built.is(tenant, user, of))?;
         own.servers.as_ref()?.listings.as_ref().map(|_| Rc::clone(&own.agent.agent))
     }
 
-    fn refresh(self: Rc<Self>, tenant: &TenantId, of: &AgentRef) -> Option<LocalBoxFuture<'static, ()>> {
+    fn refresh(
+        self: Rc<Self>,
+        tenant: &TenantId,
+        user: &UserId,
+        of: &AgentRef,
+    ) -> Option<LocalBoxFuture<'static, ()>> {
         let now = self.parts.clock.now();
         let servers = {
             let mut all = self.built.borrow_mut();
-            let own = all.iter_mut().find(|built| built.of.0 == *tenant && built.of.1 == *of)?;
+            let own = all.iter_mut().find(|built| built.is(tenant, user, of))?;
             let servers = own.servers.as_mut()?;
             let is_stale = servers.listings.as_ref().is_none_or(|listings| listings.is_stale(now));
             if !is_stale || servers.asked_at + REFRESH_PACE > now {
@@ -400,8 +458,11 @@ impl AgentVersions for Agents {
             servers.asked_at = now;
             servers.clone()
         };
-        let (tenant, of) = (tenant.clone(), of.clone());
+        let (tenant, user, of) = (tenant.clone(), user.clone(), of.clone());
         // If the version cannot be built with the new tools, it keeps the old ones.
-        Some(async move { self.list_tools(&tenant, &of, &servers).await.map_or((), drop) }.boxed_local())
+        Some(
+            async move { self.list_tools(&tenant, &user, &of, &servers).await.map_or((), drop) }
+                .boxed_local(),
+        )
     }
 }

@@ -25,6 +25,8 @@ pub enum WaitKind {
     External,
     /// The result of a subagent's task.
     Subagent,
+    /// The user's consent at another server, at the URL of the payload.
+    Auth,
 }
 
 impl WaitKind {
@@ -68,6 +70,8 @@ pub enum Wait {
     External(Value),
     /// The result of a child's task.
     Child(ChildWait),
+    /// The user's consent at another server, with this payload.
+    Auth(Value),
 }
 
 /// A call that waits for a child.
@@ -94,6 +98,7 @@ impl Wait {
             WaitKind::Question => Self::Question(payload),
             WaitKind::Plan => Self::Plan(payload),
             WaitKind::External => Self::External(payload),
+            WaitKind::Auth => Self::Auth(payload),
             WaitKind::Subagent => {
                 let mut payload = payload;
                 let theirs = payload.as_object_mut().and_then(|payload| payload.remove("pending"));
@@ -115,6 +120,7 @@ impl Wait {
             Self::Plan(_) => WaitKind::Plan,
             Self::External(_) => WaitKind::External,
             Self::Child(_) => WaitKind::Subagent,
+            Self::Auth(_) => WaitKind::Auth,
         }
     }
 
@@ -122,7 +128,9 @@ impl Wait {
     pub fn payload(&self) -> Value {
         match self {
             Self::Approval => Value::Null,
-            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) => payload.clone(),
+            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) | Self::Auth(payload) => {
+                payload.clone()
+            }
             Self::Child(child) => {
                 let mut payload = json!(child.task);
                 if !child.pending.is_empty() {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::mcp::{Listings, McpServers, Ports};
 use edge_harness::platform::in_memory::{
-    InMemoryAgents, InMemoryDirectory, ManualClock, MemoryLog, SeededEntropy,
+    InMemoryAgents, InMemoryConsents, InMemoryDirectory, ManualClock, MemoryLog, PlainSealer, SeededEntropy,
     models::{answer, call},
 };
 use edge_harness::ports::{
@@ -126,6 +126,10 @@ fn agents(
         secrets: Rc::new(NoSecrets),
         clock: Rc::new(clock.clone()),
         hosts: AllowedHosts::parse("*"),
+        consents: Rc::<InMemoryConsents>::default(),
+        sealer: Rc::new(PlainSealer),
+        entropy: Rc::<SeededEntropy>::default(),
+        public_url: None,
     };
     Agents::new(AgentParts {
         http_tools_allow: AllowedHosts::default(),

@@ -13,7 +13,7 @@ use edge_harness::ports::Models;
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{
     AgentId, AgentRef, AgentVersion, ErrorCode, ModelRequest, Part, Policy, Problem, Rules, Scope, Scopes,
-    SubagentKind, TenantId, TenantLimits,
+    SubagentKind, TenantId, TenantLimits, UserId,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -47,7 +47,7 @@ impl AgentVersions for Versions {
         Ok(self.is_gone.get())
     }
 
-    async fn version(&self, _: &TenantId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem> {
+    async fn version(&self, _: &TenantId, _: &UserId, of: &AgentRef) -> Result<Rc<HarnessAgent>, Problem> {
         let AgentRef { version, .. } = of;
         if self.is_down.get() {
             return Err(Problem::unavailable("down", "down"));
@@ -68,9 +68,10 @@ impl AgentVersions for Versions {
     async fn version_of_session(
         &self,
         tenant: &TenantId,
+        user: &UserId,
         of: &AgentRef,
     ) -> Result<Rc<HarnessAgent>, Problem> {
-        self.version(tenant, of).await
+        self.version(tenant, user, of).await
     }
 }
 

@@ -6,7 +6,7 @@ use edge_harness::mcp::{self, Listings, McpServers};
 use edge_harness::memory::Memories;
 use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{
-    InMemoryAgents, InMemoryDirectory, ManualClock, MemoryLog, SeededEntropy,
+    InMemoryAgents, InMemoryConsents, InMemoryDirectory, ManualClock, MemoryLog, PlainSealer, SeededEntropy,
 };
 use edge_harness::ports::AllowedHosts;
 use edge_harness::standard::{
@@ -29,6 +29,7 @@ pub fn agents(
     memories: &Rc<Memories>,
     directory: &Rc<InMemoryDirectory>,
     secrets: &Rc<TenantSecrets>,
+    consents: Rc<InMemoryConsents>,
 ) -> Agents {
     let (time, files, memories) = (Rc::new(clock.clone()), Rc::clone(files), Rc::clone(memories));
     let (own_files, of_unusable) = (files.clone(), time.clone());
@@ -82,6 +83,10 @@ pub fn agents(
                 secrets: of_servers,
                 clock: Rc::new(clock.clone()),
                 hosts: AllowedHosts::parse("*"),
+                consents,
+                sealer: Rc::new(PlainSealer),
+                entropy: Rc::<SeededEntropy>::default(),
+                public_url: None,
             },
             Rc::new(MemoryLog::default()),
         ),

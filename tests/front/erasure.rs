@@ -3,6 +3,7 @@
 use crate::stage::{ADMIN, Answer, Stage, delete, get, post};
 use edge_harness::http::erasure::sweep;
 use edge_harness::ports::Inbox as _;
+use edge_harness::ports::consents::{ConsentKey, ConsentKind, ConsentStore};
 use edge_harness::types::{InboxCall, InboxFilter, InboxNotice, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -263,4 +264,26 @@ fn a_tenant_that_cannot_be_erased_leaves_room_for_others_on_many_shards() {
         stage.cron();
     }
     assert_eq!((stage.shown("acme").status, stage.shown("other").status), (200, 404));
+}
+
+#[test]
+fn the_consent_of_a_user_or_a_tenant_is_erased() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let key = |user: &str| ConsentKey {
+        tenant: "acme".into(),
+        user: Some(user.into()),
+        kind: ConsentKind::Token,
+        name: "https://crm.example.com/mcp".into(),
+    };
+    for user in ["ann", "bob"] {
+        block_on(stage.consents.put(&key(user), "sealed", None, Timestamp(1))).unwrap();
+    }
+    let has = |user: &str| block_on(stage.consents.get(&key(user))).unwrap().is_some();
+    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme/users/ann").bearer(ADMIN)).status, 204);
+    assert_eq!((has("ann"), has("bob")), (false, true));
+    stage.delete_tenant("acme");
+    stage.clock.advance(Duration::from_mins(20));
+    stage.cron();
+    assert!(!has("bob"));
 }

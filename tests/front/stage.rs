@@ -14,7 +14,7 @@ use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{
-    InMemoryAgents, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySecrets,
+    InMemoryAgents, InMemoryConsents, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySecrets,
     InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
@@ -44,6 +44,7 @@ pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 pub struct Stage {
     pub gateway: Gateway,
     pub agents: Rc<InMemoryAgents>,
+    pub consents: Rc<InMemoryConsents>,
     pub secrets: Rc<InMemorySecrets>,
     pub directory: Rc<InMemoryDirectory>,
     pub ledger: Rc<InMemoryLedger>,
@@ -253,7 +254,16 @@ impl Stage {
             log.clone(),
             config.admin_key.clone(),
         ));
-        let agents = crate::deployment::agents(&store, &clock, &workspaces, &memories, &directory, &secrets);
+        let consents = Rc::<InMemoryConsents>::default();
+        let agents = crate::deployment::agents(
+            &store,
+            &clock,
+            &workspaces,
+            &memories,
+            &directory,
+            &secrets,
+            consents.clone(),
+        );
         let gateway = Gateway {
             config,
             agents: Rc::new(agents),
@@ -283,6 +293,7 @@ impl Stage {
             gateway,
             agents: store,
             secrets: secret_store,
+            consents,
             directory,
             ledger,
             inbox,

@@ -198,6 +198,31 @@ fn mcp_servers() {
     assert!(log.contains("mcp.unavailable") && !log.contains("header-of-the-test"));
 }
 
+/// Starts a Worker whose agents may name a server on this address, on which nothing listens.
+fn with_public_url(public_url: &str) -> (Server, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (Server::start(json!({ "MCP_ALLOW": address, "PUBLIC_URL": public_url })), address)
+}
+
+#[test]
+fn mcp_servers_oauth() {
+    let (mut server, address) = with_public_url("https://agents.example.com");
+    let run = |server: &Server, phase: &str| {
+        let variables = [("SERVERS", address.as_str()), ("PHASE", phase)];
+        run_with(server, OTHERS, "mcp-servers-oauth.test.mjs", &variables);
+    };
+    run(&server, "all");
+    run(&server, "before a kill");
+    server.kill();
+    server.restart();
+    run(&server, "after a kill");
+    let log = server.log();
+    for secret in ["access-", "refresh-", "code-"] {
+        assert!(!log.contains(secret), "{secret}");
+    }
+}
+
 #[test]
 fn mcp_servers_conformance() {
     let (server, [servers, _]) = with_mcp_servers();

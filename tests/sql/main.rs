@@ -4,6 +4,7 @@
 
 mod agents;
 mod audit;
+mod consents;
 mod glance;
 mod index;
 mod migrations;

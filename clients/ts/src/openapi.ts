@@ -178,6 +178,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/client-metadata.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The metadata of the deployment as a client of OAuth.
+         * @description Authorization servers read it when a user gives consent at a server of MCP.
+         */
+        get: operations["getClientMetadata"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -657,7 +677,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/pending": {
+    "/v1/oauth/callback": {
         parameters: {
             query?: never;
             header?: never;
@@ -665,72 +685,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the calls that wait for a person or a client.
-         * @description In the order in which they began to wait or last changed, oldest first.
+         * Where an authorization server sends the browser of a user who was asked for consent.
+         * @description The call that waits for the consent continues.
          */
-        get: operations["listPending"];
+        get: operations["finishConsent"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/pending/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Streams the changes of the list.
-         * @description `pending.added` has a call that waits, or whose claim has changed; `pending.removed` one that no longer waits. A stream begins with `pending.reset` and all calls that wait, unless it continues after a recent id.
-         */
-        get: operations["streamPending"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/pending/{call_id}/claim": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Claims the call of an external tool, so that no other client runs it.
-         * @description Claim it again with the same `runner` to extend the lease. While the claim lasts, only this runner can answer. If the lease ends first, the call can be claimed again if its tool is `idempotent`; otherwise its outcome is `unknown`.
-         */
-        post: operations["claimCall"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/pending/{call_id}/progress": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Shows the readers of the session how far a claimed call is.
-         * @description The session streams it as `tool.progress` and does not store it. `output` and `message` have at most 16 KiB each. Send a report every few seconds: each counts as a request.
-         */
-        post: operations["reportProgress"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1695,8 +1655,6 @@ export interface components {
             args_hash?: string | null;
             /** @description Why there is no answer, in its place. */
             error?: string | null;
-            /** @description The name with which you have claimed the call, if you have. */
-            runner?: string | null;
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
@@ -1853,6 +1811,8 @@ export interface components {
             /** @description The tenant. */
             tenant: string;
         };
+        /** @description How requests to a server are authenticated. */
+        Auth: "oauth";
         /** @description A background task as clients see it. */
         BackgroundTask: {
             /** @description The kind of subagent. */
@@ -1964,16 +1924,6 @@ export interface components {
         };
         /** @description The tool groups that rules can name. */
         Category: "read" | "edit" | "execute" | "mcp" | "other";
-        /** @description The work of a client on the call of an external tool. Until it ends, no other client may answer the call. */
-        Claim: {
-            /** @description The name that the client has given itself. */
-            runner: string;
-            /**
-             * Format: date-time
-             * @description When the claim ends, unless the runner renews it.
-             */
-            until: string;
-        };
         /** @description The declaration of an external tool. */
         ClientTool: {
             /** @description The category for permission rules. */
@@ -1982,8 +1932,6 @@ export interface components {
             description: string;
             /** @description The effect; the strictest one if absent. */
             effect: components["schemas"]["Effect"];
-            /** @description Whether running a call twice is equivalent to running it once. If a client claims the call of another tool and does not answer in time, the outcome of the call is `unknown`. */
-            idempotent?: boolean;
             /** @description The tool's name. */
             name: string;
             /** @description JSON Schema of the arguments; no arguments if absent. */
@@ -1999,8 +1947,6 @@ export interface components {
             description?: string;
             /** @description The effect; the strictest one if absent. */
             effect?: components["schemas"]["Effect"];
-            /** @description Whether running a call twice is equivalent to running it once. If a client claims the call of another tool and does not answer in time, the outcome of the call is `unknown`. */
-            idempotent?: boolean;
             /** @description The tool's name. */
             name: string;
             /** @description JSON Schema of the arguments; no arguments if absent. */
@@ -2175,7 +2121,7 @@ export interface components {
             status: string;
         };
         /** @description A stable, snake_case error code. */
-        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "claimed" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
+        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
         /** @description A stored event: a record of the session's log. `type` says which. A client ignores types that it does not know: later versions have more. */
         Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
         /** @description An error in one field of a body or query, or in one place of another JSON value. */
@@ -2330,53 +2276,6 @@ export interface components {
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
-        /** @description A call that waits, as the inbox lists it. */
-        InboxCall: {
-            /** @description The agent of the session. */
-            agent: string;
-            /** @description The arguments that the call would run with. */
-            args: unknown;
-            /** @description SHA-256 of their canonical JSON, in hex. */
-            args_hash: string;
-            /**
-             * Format: date-time
-             * @description When it was suspended.
-             */
-            asked_at: string;
-            /** @description Who may approve it; absent for the user. */
-            by?: components["schemas"]["Decider"];
-            /** @description The call. */
-            call_id: string;
-            /** @description The tool's category. */
-            category: components["schemas"]["Category"];
-            /** @description The client that works on the call, if one has claimed it. */
-            claim?: components["schemas"]["Claim"];
-            /** @description The turn's epoch when the call was suspended. */
-            epoch: number;
-            /**
-             * Format: date-time
-             * @description When the call counts as declined.
-             */
-            expires_at: string;
-            /** @description What it waits for. */
-            kind: components["schemas"]["WaitKind"];
-            /** @description The tool. */
-            name: string;
-            /** @description The session of the parent, if the session belongs to a subagent. */
-            parent?: string;
-            /** @description The payload for the person or client that answers: the question, the plan, the URL to open, or the arguments. */
-            payload?: unknown;
-            /** @description The session of the call. */
-            session: string;
-            /** @description The title of the session. */
-            title?: string;
-            /** @description Whether `args` or `payload` was too long. It is then the start of its JSON, as a string; `pending` of the session has all of it. */
-            truncated?: boolean;
-            /** @description Its turn. */
-            turn: string;
-            /** @description The user of the session. */
-            user: string;
-        };
         /** @description An error of JSON-RPC. */
         JsonRpcError: {
             error: {
@@ -2513,12 +2412,16 @@ export interface components {
         McpServer: {
             /** @description The only tools, by the names that the server gives them; all if empty. */
             allow?: string[];
+            /** @description How requests are authenticated, besides the headers. */
+            auth?: components["schemas"]["Auth"];
             /** @description Tools that the agent does not have, by the names that the server gives them. */
             deny?: string[];
             /** @description Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`. */
             headers?: {
                 [key: string]: string;
             };
+            /** @description The client of OAuth that is registered with the server's authorization server. Without one, the deployment introduces itself. */
+            oauth_client?: components["schemas"]["OAuthClient"];
             /** @description Maximum time of a call, in seconds, if it is less than that of all tools. */
             timeout_s?: number;
             /** @description Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may destroy data. */
@@ -2530,12 +2433,16 @@ export interface components {
         McpServerInput: {
             /** @description The only tools, by the names that the server gives them; all if empty. */
             allow?: string[];
+            /** @description How requests are authenticated, besides the headers. */
+            auth?: components["schemas"]["Auth"] | null;
             /** @description Tools that the agent does not have, by the names that the server gives them. */
             deny?: string[];
             /** @description Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`. */
             headers?: {
                 [key: string]: string;
             };
+            /** @description The client of OAuth that is registered with the server's authorization server. Without one, the deployment introduces itself. */
+            oauth_client?: components["schemas"]["OAuthClientInput"] | null;
             /** @description Maximum time of a call, in seconds, if it is less than that of all tools. */
             timeout_s?: number | null;
             /** @description Whether what the server says about the effects of its tools is believed. Otherwise each call counts as one that may destroy data. */
@@ -2843,12 +2750,6 @@ export interface components {
         };
         /** @description How far a move is. */
         MovePhase: "draining" | "copying" | "cleaning" | "canceling" | "done" | "canceled";
-        NewClaim: {
-            /** @description How many seconds the claim lasts: 1 to 3,600; 60 if absent. */
-            lease_s?: number | null;
-            /** @description A name of the client that runs the tool. Only this name can answer the call while the claim lasts, or renew it. */
-            runner: string;
-        };
         NewFact: {
             /** @description The id; a new one if absent. */
             id?: string | null;
@@ -3006,6 +2907,20 @@ export interface components {
             to: number;
             /** @description Estimated tokens of the notes. */
             tokens: number;
+        };
+        /** @description A client that the operator has registered with the authorization server of a server. */
+        OAuthClient: {
+            /** @description Its id. */
+            id: string;
+            /** @description The name of the tenant's secret with the secret of the client, if it has one. */
+            secret?: string;
+        };
+        /** @description A client that the operator has registered with the authorization server of a server. */
+        OAuthClientInput: {
+            /** @description Its id. */
+            id: string;
+            /** @description The name of the tenant's secret with the secret of the client, if it has one. */
+            secret?: string | null;
         };
         /** @description Buffered notes now replace their messages. */
         ObservationActivatedEvent: {
@@ -3197,13 +3112,6 @@ export interface components {
             next_cursor: string | null;
         };
         /** @description A page as clients see it. */
-        PageOfInboxCall: {
-            /** @description The entries. */
-            data: components["schemas"]["InboxCall"][];
-            /** @description The cursor of the next page. */
-            next_cursor: string | null;
-        };
-        /** @description A page as clients see it. */
         PageOfKey: {
             /** @description The entries. */
             data: components["schemas"]["Key"][];
@@ -3369,8 +3277,6 @@ export interface components {
             call_id: string;
             /** @description The tool's category. */
             category: components["schemas"]["Category"];
-            /** @description The client that works on the call, if one has claimed it. */
-            claim?: components["schemas"]["Claim"];
             /** @description The turn's epoch when the call was suspended. */
             epoch: number;
             /**
@@ -3575,19 +3481,6 @@ export interface components {
              */
             type: "reflection.started";
         };
-        /** @description A call of the inbox that is no longer there. */
-        RemovedCall: {
-            /** @description The agent of the session. */
-            agent: string;
-            /** @description The call. */
-            call_id: string;
-            /** @description What it waited for. */
-            kind: components["schemas"]["WaitKind"];
-            /** @description The session of the call. */
-            session: string;
-            /** @description The user of the session. */
-            user: string;
-        };
         /** @description What a summary or notes replace. */
         Replaced: {
             /** @description Number of chunks that are not in the prompt yet. */
@@ -3613,19 +3506,6 @@ export interface components {
         };
         /** @description The author of a message. */
         Role: "user" | "assistant" | "tool";
-        /** @description How far a tool call is. Every field is optional. */
-        RunnerReport: {
-            /** @description What the tool does now. */
-            message?: string | null;
-            /** @description More of the tool's output. */
-            output?: string;
-            /** @description How much of `total` is done. */
-            progress?: number | null;
-            /** @description The name with which you have claimed the call. */
-            runner: string;
-            /** @description How much there is to do, if the tool knows. */
-            total?: number | null;
-        };
         /** @description A permission of a key. */
         Scope: "chat" | "read" | "approve" | "admin";
         /** @description A secret of a tenant, without its value. */
@@ -3882,7 +3762,7 @@ export interface components {
             sessions: number;
         };
         /** @description An event of a stream: a stored event, or a delta, which is not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["ToolProgressEvent"];
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -4392,26 +4272,6 @@ export interface components {
              * @enum {string}
              */
             type: "tool.late_result";
-        };
-        /** @description How far a tool call is. */
-        ToolProgressEvent: {
-            /** @description The call. */
-            call_id: string;
-            /** @description What the tool does now. */
-            message?: string;
-            /** @description More of the tool's output. */
-            output?: string;
-            /** @description How much of `total` is done. */
-            progress?: number;
-            /** @description How much there is to do, if the tool knows. */
-            total?: number;
-            /** @description The turn. */
-            turn: string;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "tool.progress";
         };
         /** @description A tool call of the model was accepted. */
         ToolStartedEvent: {
@@ -4943,7 +4803,7 @@ export interface components {
             window: components["schemas"]["ShownWindow"];
         };
         /** @description What a call waits for, as clients see it. */
-        WaitKind: "approval" | "question" | "plan" | "external" | "subagent";
+        WaitKind: "approval" | "question" | "plan" | "external" | "subagent" | "auth";
         /** @description How much of the model's context window the last request and its response took, in tokens. */
         WindowUse: {
             /** @description Tokens of the whole window. */
@@ -5760,6 +5620,30 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
+        };
+    };
+    getClientMetadata: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The metadata. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["InternalError"];
         };
     };
     getHealth: {
@@ -7630,21 +7514,15 @@ export interface operations {
             };
         };
     };
-    listPending: {
+    finishConsent: {
         parameters: {
             query?: {
-                /** @description Only sessions of this user. */
-                user?: string;
-                /** @description Only sessions of this agent. */
-                agent?: string;
-                /** @description Only this session. */
-                session?: string;
-                /** @description Only calls that wait for this. */
-                kind?: "approval" | "question" | "plan" | "external";
-                /** @description Maximum number of entries. */
-                limit?: number;
-                /** @description The `next_cursor` of the previous page. */
-                cursor?: string;
+                /** @description The state of the request for consent, which is valid once. */
+                state?: string;
+                /** @description The code; absent if the user has refused. */
+                code?: string;
+                /** @description The authorization server. */
+                iss?: string;
             };
             header?: never;
             path?: never;
@@ -7652,175 +7530,25 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of calls. */
+            /** @description The user is connected. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PageOfInboxCall"];
+                    "text/plain": unknown;
                 };
             };
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    streamPending: {
-        parameters: {
-            query?: {
-                /** @description Only sessions of this user. */
-                user?: string;
-                /** @description Only sessions of this agent. */
-                agent?: string;
-                /** @description Only this session. */
-                session?: string;
-                /** @description Only calls that wait for this. */
-                kind?: "approval" | "question" | "plan" | "external";
-                /** @description The id of the last event that you have. */
-                after?: string;
-            };
-            header?: {
-                /** @description The id of the last event that you have. Takes precedence. */
-                "Last-Event-ID"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The events. */
-            200: {
+            /** @description The user is not connected; the text says why. */
+            400: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": {
-                        data: string;
-                        event?: string;
-                        id?: string;
-                    };
+                    "text/plain": unknown;
                 };
             };
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    claimCall: {
-        parameters: {
-            query?: {
-                /** @description The user of the session. */
-                user?: string;
-                /** @description The session of the call. Needed only if several have a call with this id. */
-                session?: string;
-            };
-            header?: never;
-            path: {
-                /** @description The call. */
-                call_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "lease_s": 60,
-                 *       "runner": "laptop-7"
-                 *     }
-                 */
-                "application/json": components["schemas"]["NewClaim"];
-            };
-        };
-        responses: {
-            /** @description The call, with its claim. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PendingCall"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            /** @description `claimed`: Another client works on the call. `not_waiting`: The call is not waiting for this. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["InternalError"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    reportProgress: {
-        parameters: {
-            query?: {
-                /** @description The user of the session. */
-                user?: string;
-                /** @description The session of the call. Needed only if several have a call with this id. */
-                session?: string;
-            };
-            header?: never;
-            path: {
-                /** @description The call. */
-                call_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "output": "compiling…\n",
-                 *       "runner": "laptop-7"
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunnerReport"];
-            };
-        };
-        responses: {
-            /** @description It is shown. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            /** @description `claimed`: Another client works on the call. `not_waiting`: The call is not waiting for this. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            413: components["responses"]["PayloadTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];

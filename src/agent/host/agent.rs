@@ -3,7 +3,7 @@
 use super::SessionHost;
 use crate::agent::{HarnessAgent, versions::AgentVersions};
 use crate::session::{self, OpenError, kernel::Schedule, window::Bounds};
-use crate::types::{AgentId, AgentRef, AgentVersion, ErrorCode, Problem, TenantId};
+use crate::types::{AgentId, AgentRef, AgentVersion, ErrorCode, Problem, TenantId, UserId};
 use std::rc::Rc;
 
 /// The agent that a host runs.
@@ -12,7 +12,7 @@ pub(super) struct Bound {
     /// Bounds of the context window.
     pub bounds: Bounds,
     /// Whose version it is; `None` for an agent without versions.
-    of: Option<(TenantId, AgentRef)>,
+    of: Option<(TenantId, UserId, AgentRef)>,
     /// Whether the agent was deleted.
     is_gone: bool,
 }
@@ -46,14 +46,14 @@ impl SessionHost {
     pub async fn load_agent(&self) -> Result<(), Problem> {
         let Some(versions) = &self.ports.agents else { return Ok(()) };
         // The session may move to another version while one is loaded.
-        while let Some((tenant, of)) = self.stored_agent()? {
-            if self.is_bound(&tenant, &of) {
-                self.renew(versions, &tenant, of);
+        while let Some((tenant, user, of)) = self.stored_agent()? {
+            if self.is_bound(&tenant, &user, &of) && !versions.is_outdated(&tenant, &user, &of) {
+                self.renew(versions, &tenant, &user, of);
                 return Ok(());
             }
-            let agent = versions.version_of_session(&tenant, &of).await?;
-            if self.stored_agent()?.is_some_and(|now| now == (tenant.clone(), of.clone())) {
-                self.use_version(&tenant, of, agent);
+            let agent = versions.version_of_session(&tenant, &user, &of).await?;
+            if self.stored_agent()?.is_some_and(|now| now == (tenant.clone(), user.clone(), of.clone())) {
+                self.use_version(&tenant, &user, of, agent);
             }
         }
         Ok(())
@@ -62,37 +62,47 @@ impl SessionHost {
     /// Reads whether the session's agent was deleted. Each POST does this first. If it cannot be read, the last answer holds.
     pub async fn read_deletion(&self) {
         let Some(versions) = &self.ports.agents else { return };
-        let Ok(Some((tenant, of))) = self.stored_agent() else { return };
+        let Ok(Some((tenant, _, of))) = self.stored_agent() else { return };
         if let Ok(is_gone) = versions.is_gone(&tenant, &of.id).await {
             self.bound.borrow_mut().is_gone = is_gone;
         }
     }
 
-    fn stored_agent(&self) -> Result<Option<(TenantId, AgentRef)>, Problem> {
+    fn stored_agent(&self) -> Result<Option<(TenantId, UserId, AgentRef)>, Problem> {
         if let Some(session) = self.session.borrow().as_deref() {
             let meta = &session.state().meta;
-            return Ok(Some((meta.tenant.clone(), meta.agent_ref())));
+            return Ok(Some((meta.tenant.clone(), meta.user.clone(), meta.agent_ref())));
         }
         Ok(session::agent(self.ports.store.as_ref()).map_err(OpenError::from)?)
     }
 
-    /// Loads the agent of a session that does not exist yet, in the version that new sessions get.
+    /// Loads the agent of a user's session that does not exist yet, in the version that new sessions get.
     ///
     /// # Errors
     /// `unknown_agent`, or `agent_gone` for a deleted agent.
-    pub async fn load_new_agent(&self, tenant: &TenantId, agent: &AgentId) -> Result<(), Problem> {
+    pub async fn load_new_agent(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        agent: &AgentId,
+    ) -> Result<(), Problem> {
         let Some(versions) = &self.ports.agents else { return Ok(()) };
         let version = versions.active(tenant, agent).await?;
-        self.load(versions, tenant, AgentRef { id: agent.clone(), version }).await
+        self.load(versions, tenant, user, AgentRef { id: agent.clone(), version }).await
     }
 
     /// Loads the agent of a session that is copied to this object.
     ///
     /// # Errors
     /// The version cannot be loaded.
-    pub async fn load_copied_agent(&self, tenant: &TenantId, of: AgentRef) -> Result<(), Problem> {
+    pub async fn load_copied_agent(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        of: AgentRef,
+    ) -> Result<(), Problem> {
         match &self.ports.agents {
-            Some(versions) => self.load(versions, tenant, of).await,
+            Some(versions) => self.load(versions, tenant, user, of).await,
             None => Ok(()),
         }
     }
@@ -115,6 +125,7 @@ impl SessionHost {
     pub async fn find_version(
         &self,
         tenant: &TenantId,
+        user: &UserId,
         agent: &AgentId,
         version: Option<AgentVersion>,
     ) -> Result<(AgentVersion, Rc<HarnessAgent>), Problem> {
@@ -124,14 +135,15 @@ impl SessionHost {
             None => versions.active(tenant, agent).await?,
         };
         let of = AgentRef { id: agent.clone(), version };
-        Ok((version, versions.version(tenant, &of).await?))
+        Ok((version, versions.version(tenant, user, &of).await?))
     }
 
     /// Runs this version of the session's agent from now on. The session must store it in the same step.
-    pub fn use_version(&self, tenant: &TenantId, of: AgentRef, agent: Rc<HarnessAgent>) {
+    pub fn use_version(&self, tenant: &TenantId, user: &UserId, of: AgentRef, agent: Rc<HarnessAgent>) {
         let (bounds, is_gone) = (agent.bounds(), self.bound.borrow().is_gone);
         self.kernel.borrow_mut().reschedule(schedule(&agent));
-        *self.bound.borrow_mut() = Bound { agent, bounds, of: Some((tenant.clone(), of)), is_gone };
+        let of = Some((tenant.clone(), user.clone(), of));
+        *self.bound.borrow_mut() = Bound { agent, bounds, of, is_gone };
     }
 
     /// Returns the version of the loaded agent.
@@ -141,7 +153,7 @@ impl SessionHost {
     pub fn loaded_version(&self, agent: &AgentId) -> Result<AgentVersion, Problem> {
         match &self.bound.borrow().of {
             None => Ok(AgentVersion::FIRST),
-            Some((_, of)) if of.id == *agent => Ok(of.version),
+            Some((.., of)) if of.id == *agent => Ok(of.version),
             Some(_) => {
                 let detail = "another request is creating this session with another agent; try again";
                 Err(Problem::unavailable(detail, "the loaded agent is another one"))
@@ -149,30 +161,32 @@ impl SessionHost {
         }
     }
 
-    fn is_bound(&self, tenant: &TenantId, of: &AgentRef) -> bool {
-        self.bound.borrow().of.as_ref().is_some_and(|own| own.0 == *tenant && own.1 == *of)
+    fn is_bound(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> bool {
+        let bound = self.bound.borrow();
+        bound.of.as_ref().is_some_and(|own| own.0 == *tenant && own.1 == *user && own.2 == *of)
     }
 
     async fn load(
         &self,
         versions: &Rc<dyn AgentVersions>,
         tenant: &TenantId,
+        user: &UserId,
         of: AgentRef,
     ) -> Result<(), Problem> {
-        if !self.is_bound(tenant, &of) {
-            let agent = versions.version_of_session(tenant, &of).await?;
-            self.use_version(tenant, of, agent);
+        if !self.is_bound(tenant, user, &of) {
+            let agent = versions.version_of_session(tenant, user, &of).await?;
+            self.use_version(tenant, user, of, agent);
         }
         Ok(())
     }
 
     /// Uses the newest tools of the loaded version. A running turn keeps those with which it has started.
-    fn renew(&self, versions: &Rc<dyn AgentVersions>, tenant: &TenantId, of: AgentRef) {
-        if let Some(work) = Rc::clone(versions).refresh(tenant, &of) {
+    fn renew(&self, versions: &Rc<dyn AgentVersions>, tenant: &TenantId, user: &UserId, of: AgentRef) {
+        if let Some(work) = Rc::clone(versions).refresh(tenant, user, &of) {
             self.ports.spawner.spawn(work);
         }
-        match versions.current(tenant, &of) {
-            Some(newer) if !Rc::ptr_eq(&newer, &self.agent()) => self.use_version(tenant, of, newer),
+        match versions.current(tenant, user, &of) {
+            Some(newer) if !Rc::ptr_eq(&newer, &self.agent()) => self.use_version(tenant, user, of, newer),
             _ => {}
         }
     }

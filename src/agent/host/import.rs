@@ -79,7 +79,7 @@ impl SessionHost {
         check_version(&snapshot)?;
         if self.open()?.is_none() {
             let meta = &snapshot.meta.meta;
-            self.load_copied_agent(&meta.tenant, meta.agent_ref()).await?;
+            self.load_copied_agent(&meta.tenant, &meta.user, meta.agent_ref()).await?;
         }
         let is_child = snapshot.task.is_some();
         if is_child && self.is_canceled()? {

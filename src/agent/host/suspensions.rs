@@ -184,7 +184,9 @@ impl SessionHost {
             .map_err(|error| Problem::unavailable("the call's payload cannot be read; try again", error))?;
         // The call may have been resolved during the await.
         let (Some(payload), Some(mut suspension)) = (changed, waiting()?) else { return Ok(()) };
-        if let Wait::Question(shown) | Wait::Plan(shown) | Wait::External(shown) = &mut suspension.wait {
+        if let Wait::Question(shown) | Wait::Plan(shown) | Wait::External(shown) | Wait::Auth(shown) =
+            &mut suspension.wait
+        {
             *shown = payload;
         }
         suspension.args_hash = policy::args_hash(&suspension.wait.payload());
@@ -444,7 +446,7 @@ fn declined(suspension: &Suspension, reason: &str) -> EventKind {
 fn expired(suspension: Suspension) -> Settled {
     let record = match &suspension.wait {
         Wait::Approval => declined(&suspension, EXPIRED),
-        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) => {
+        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) | Wait::Auth(_) => {
             let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
             EventKind::AnswerGiven { call_id, name, answer: Value::Null, by: None, request_id: None }
         }

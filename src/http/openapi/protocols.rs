@@ -117,6 +117,26 @@ fn mcp() -> Vec<Operation> {
             "getProtectedResourceOfMcp",
             "The metadata of `/mcp` as a protected resource (RFC 9728).",
         ),
+        Operation::get(
+            "/client-metadata.json",
+            "getClientMetadata",
+            "The metadata of the deployment as a client of OAuth.",
+        )
+        .text("Authorization servers read it when a user gives consent at a server of MCP.")
+        .returns::<Foreign>(200, "The metadata.")
+        .fails(&[NotFound, Internal]),
+        Operation::get(
+            "/v1/oauth/callback",
+            "finishConsent",
+            "Where an authorization server sends the browser of a user who was asked for consent.",
+        )
+        .text("The call that waits for the consent continues.")
+        .query("state", "The state of the request for consent, which is valid once.")
+        .query("code", "The code; absent if the user has refused.")
+        .query("iss", "The authorization server.")
+        .returns_bytes(200, "The user is connected.", "text/plain")
+        .returns_bytes(400, "The user is not connected; the text says why.", "text/plain")
+        .fails(&[Unauthenticated, RateLimited, Internal, Unavailable]),
     ]
 }
 

@@ -134,7 +134,8 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
     })?;
     if let Some((version, agent)) = moved {
         let meta = Rc::clone(&session.state().meta);
-        host.use_version(&meta.tenant, AgentRef { id: meta.agent.clone(), version }, agent);
+        let of = AgentRef { id: meta.agent.clone(), version };
+        host.use_version(&meta.tenant, &meta.user, of, agent);
     }
     if relist {
         host.await_list_update().await;
@@ -148,15 +149,15 @@ async fn find_version(
     session: &Session,
     choice: VersionChoice,
 ) -> Result<(AgentVersion, Rc<HarnessAgent>), Problem> {
-    let (tenant, agent) = {
+    let (tenant, user, agent) = {
         let meta = &session.state().meta;
-        (meta.tenant.clone(), meta.agent.clone())
+        (meta.tenant.clone(), meta.user.clone(), meta.agent.clone())
     };
     let version = match choice {
         VersionChoice::Number(version) => Some(version),
         VersionChoice::Latest(_) => None,
     };
-    host.find_version(&tenant, &agent, version).await
+    host.find_version(&tenant, &user, &agent, version).await
 }
 
 /// Returns the mode to switch to: the given one, or the first one, in which sessions start.

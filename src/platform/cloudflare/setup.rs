@@ -13,12 +13,13 @@ use super::{
 use crate::agent::{HarnessAgent, HarnessBuilder};
 use crate::http::{
     AuthCache, DirectoryCredentials, MalformedSetting, TenantSecrets,
+    crypto::AdminSealer,
     placement::{SHARD_TTL, user_shard},
 };
 use crate::mcp::{self, Listings, McpServers};
 use crate::memory::{Memories, terms::index_terms};
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
-use crate::platform::sql::{SqlAgents, SqlMemory, SqlMoves, SqlSecrets, SqlSpaces};
+use crate::platform::sql::{SqlAgents, SqlConsents, SqlMemory, SqlMoves, SqlSecrets, SqlSpaces};
 use crate::ports::{
     Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Inbox, Ledger, MemoryIndex, MemorySpaces,
     Moves, Signatures,
@@ -219,6 +220,10 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
                     secrets: secrets(&env)?,
                     clock: clock(),
                     hosts: loaded.config.mcp_allow.clone(),
+                    consents: Rc::new(SqlConsents(shards(&env)?.root().clone())),
+                    sealer: Rc::new(AdminSealer::new(loaded.config.admin_key.as_deref(), entropy())),
+                    entropy: entropy(),
+                    public_url: loaded.config.public_url.clone(),
                 },
                 Rc::new(ConsoleLog),
             ),

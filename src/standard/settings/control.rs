@@ -77,6 +77,22 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "PUBLIC_URL",
+            kind: Kind::Variable(|config, text| {
+                config.public_url = match text {
+                    "" => None,
+                    text => Some(value::origin(text)?),
+                };
+                Ok(())
+            }),
+            default: "",
+            expects: "an http or https URL without a path",
+            doc: "The address of the deployment, such as `https://agents.example.com`. Authorization servers send users back \
+                  to it after they have given [consent](mcp-servers.md#consent-of-users). Not set: servers of MCP that need \
+                  consent cannot be connected.",
+            example: "",
+        },
+        Setting {
             name: "MCP_ALLOW",
             kind: Kind::Variable(|config, text| {
                 config.mcp_allow = AllowedHosts::parse(text);

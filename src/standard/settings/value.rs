@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 use thiserror::Error;
+use url::Url;
 
 /// Why the value of a setting is invalid.
 #[derive(Debug, Error)]
@@ -66,6 +67,15 @@ pub fn number<T: FromStr + PartialOrd>(text: &str, least: T) -> Result<T, ValueE
 pub fn turn_on(flag: &mut bool, text: &str) -> Result<(), ValueError> {
     *flag = text == "1";
     if *flag { Ok(()) } else { Err(ValueError::Unexpected(text.to_owned())) }
+}
+
+/// Parses the address of a deployment: an `http(s)` URL without a path. Returns it without a slash at the end.
+pub fn origin(text: &str) -> Result<String, ValueError> {
+    let origin = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let origin = origin.map(|url| url.origin().ascii_serialization());
+    origin
+        .filter(|origin| *origin == text.trim_end_matches('/'))
+        .ok_or_else(|| ValueError::Unexpected(text.to_owned()))
 }
 
 /// Parses JSON.

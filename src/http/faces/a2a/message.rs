@@ -200,7 +200,7 @@ impl Message {
                     "the call waits in the session of a subagent: decide it there",
                 ));
             }
-            WaitKind::Question | WaitKind::Plan | WaitKind::External => {
+            WaitKind::Question | WaitKind::Plan | WaitKind::External | WaitKind::Auth => {
                 Given::Answer(CallAnswer::Answer(Value::String(text)))
             }
         };

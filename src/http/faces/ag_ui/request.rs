@@ -235,6 +235,7 @@ impl Resume {
             let answer = match (is_canceled, kind) {
                 (false, _) => self.payload,
                 (true, WaitKind::Plan) => json!({"action": "rejected"}),
+                (true, WaitKind::Auth) => json!({"action": "cancel"}),
                 (true, _) => Value::from(NO_ANSWER),
             };
             return Ok(Given::Answer(CallAnswer::Answer(answer)));

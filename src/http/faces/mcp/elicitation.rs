@@ -27,7 +27,7 @@ fn form(call: &Pending, may_approve: bool) -> Option<Value> {
             let approved = json!({"type": "boolean", "title": "Approve"});
             (message, schema(json!({"approved": approved, "reason": text("Reason")}), "approved"))
         }
-        WaitKind::Question => {
+        WaitKind::Question | WaitKind::Auth => {
             let question = call.payload["question"].as_str().unwrap_or_default().to_owned();
             match (&call.payload["url"], &call.payload["schema"]) {
                 (Value::String(url), _) => {
@@ -74,7 +74,7 @@ pub(super) fn given(call: &Pending, result: Option<&Value>) -> Option<CallResult
         WaitKind::Approval if accepts => Given::Decision(content["approved"].as_bool()?, said("reason")),
         WaitKind::Approval => Given::Decision(false, None),
         // The call of a server of MCP, which asks in the same form.
-        WaitKind::Question if call.payload.get("server").is_some() => {
+        WaitKind::Question | WaitKind::Auth if call.payload.get("server").is_some() => {
             let action = if accepts { "accept" } else { "decline" };
             Given::Answer(CallAnswer::Answer(json!({"action": action, "content": content})))
         }
@@ -88,7 +88,7 @@ pub(super) fn given(call: &Pending, result: Option<&Value>) -> Option<CallResult
             }
             Given::Answer(CallAnswer::Answer(review))
         }
-        WaitKind::External | WaitKind::Subagent => return None,
+        WaitKind::External | WaitKind::Subagent | WaitKind::Auth => return None,
     };
     Some(CallResult { id: call.call_id.to_string(), given })
 }

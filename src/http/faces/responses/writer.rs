@@ -311,7 +311,7 @@ impl Writer {
                         self.call(&call.call_id, &call.name, &call.args, out);
                     }
                 }
-                WaitKind::Question | WaitKind::Plan | WaitKind::Subagent => {
+                WaitKind::Question | WaitKind::Plan | WaitKind::Subagent | WaitKind::Auth => {
                     let kind = format!("edge_harness:{}", json!(call.kind).as_str().unwrap_or_default());
                     let item = json!({
                         "type": kind, "id": format!("wait_{id}"), "call_id": id, "name": call.name,

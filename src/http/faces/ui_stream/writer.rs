@@ -253,7 +253,9 @@ impl Writer {
                     self.ask(call_id, out);
                 }
                 WaitKind::Subagent if !call.payload["pending"].is_null() => self.wait_for_subagent(call, out),
-                WaitKind::External | WaitKind::Question | WaitKind::Plan if self.is_unanswered(call_id) => {
+                WaitKind::External | WaitKind::Question | WaitKind::Plan | WaitKind::Auth
+                    if self.is_unanswered(call_id) =>
+                {
                     Self::answerable(call, out);
                 }
                 _ => {}
@@ -293,6 +295,7 @@ impl Writer {
             match theirs.kind {
                 WaitKind::Question => Self::shown("question", id, &theirs.name, &theirs.payload, out),
                 WaitKind::Plan => Self::shown("plan", id, &theirs.name, &theirs.payload, out),
+                WaitKind::Auth => Self::shown("auth", id, &theirs.name, &theirs.payload, out),
                 WaitKind::Approval | WaitKind::External | WaitKind::Subagent => {}
             }
             self.decided.retain(|own| own.call_id != *id);
@@ -411,6 +414,7 @@ impl Projection for Writer {
                 match kind {
                     WaitKind::Question => Self::shown("question", call_id, name, payload, out),
                     WaitKind::Plan => Self::shown("plan", call_id, name, payload, out),
+                    WaitKind::Auth => Self::shown("auth", call_id, name, payload, out),
                     WaitKind::Approval | WaitKind::External | WaitKind::Subagent => {}
                 }
             }

@@ -1,4 +1,5 @@
-// What a waiting call asks a person: an approval, a question, a plan, or the result of a tool that no client here runs.
+// What a waiting call asks a person: an approval, a question, a plan, consent at another server, or the result of a tool that
+// no client here runs.
 import type { PendingCall } from "@edge-harness/client";
 import { useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
@@ -19,7 +20,9 @@ export function Waiting(props: Props) {
     case "approval":
       return <Approval {...props} />;
     case "question":
-      return <Question {...props} />;
+      return "url" in (props.call.payload as object) ? <Page {...props} /> : <Question {...props} />;
+    case "auth":
+      return <Page {...props} />;
     case "plan":
       return <Plan {...props} />;
     case "external":
@@ -114,6 +117,23 @@ function Question({ call, session, store }: Props) {
         <button type="submit" class="primary" disabled={isBusy || answer.length === 0}>Answer</button>
       </div>
     </form>
+  );
+}
+
+/** A page of another server that the person opens: to give consent or input there. */
+function Page({ call, session, store }: Props) {
+  const { isBusy, run } = useRequest();
+  const { question, url } = call.payload as { question: string; url: string };
+  const answer = (action: "accept" | "decline") => run(store.answer(session, call, { action }));
+  return (
+    <section class="waiting" aria-label="A page to open">
+      <p>{question}</p>
+      <p><a href={url} target="_blank" rel="noopener noreferrer">{new URL(url).host}</a></p>
+      <div class="row">
+        <button type="button" disabled={isBusy} onClick={() => answer("accept")}>I have done it</button>
+        <button type="button" disabled={isBusy} onClick={() => answer("decline")}>Decline</button>
+      </div>
+    </section>
   );
 }
 

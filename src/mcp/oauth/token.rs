@@ -1,0 +1,149 @@
+//! The tokens of users.
+
+use super::client::Client;
+use super::vault::{self, key};
+use super::{Answer, Ports, Subject, send, text};
+use crate::mcp::error::McpError;
+use crate::ports::consents::{ConsentKey, ConsentKind};
+use crate::types::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long before its end a token is refreshed.
+const MARGIN: Duration = Duration::from_secs(30);
+/// How long a refresh is awaited that another call has begun. If that call is lost, the next one begins again.
+const LEASE: Duration = Duration::from_secs(15);
+/// How often a call looks for the end of such a refresh.
+const POLL: Duration = Duration::from_millis(500);
+/// Maximum number of looks.
+const MAX_POLLS: u32 = 40;
+
+/// A token, and what is needed to refresh it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Token {
+    pub access: String,
+    pub refresh: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    /// The scopes that were requested or granted.
+    pub scope: Option<String>,
+    /// The authorization server that has issued it.
+    pub issuer: String,
+    pub token_endpoint: String,
+    pub client: Client,
+    /// The identifier of the server.
+    pub resource: String,
+    /// Until when a call refreshes it.
+    pub refreshing_until: Option<Timestamp>,
+}
+
+/// The tokens of a user for a server.
+pub(in crate::mcp) struct Tokens<'a> {
+    ports: &'a Ports,
+    key: ConsentKey,
+}
+
+impl<'a> Tokens<'a> {
+    pub fn new(ports: &'a Ports, subject: &Subject) -> Self {
+        let key = key(&subject.tenant, Some(&subject.user), ConsentKind::Token, &subject.resource);
+        Self { ports, key }
+    }
+
+    /// Returns the stored token.
+    pub(super) async fn stored(&self) -> Result<Option<Token>, McpError> {
+        Ok(vault::get(self.ports, &self.key).await?.map(|(token, _)| token))
+    }
+
+    /// Stores a new token.
+    pub(super) async fn put(&self, token: &Token) -> Result<(), McpError> {
+        vault::put(self.ports, &self.key, token, None).await
+    }
+
+    /// Returns a valid token, refreshed if need be; `None` if the user has to give consent.
+    pub async fn access(&self) -> Result<Option<String>, McpError> {
+        for _ in 0..MAX_POLLS {
+            let Some((token, version)) = vault::get::<Token>(self.ports, &self.key).await? else {
+                return Ok(None);
+            };
+            let now = self.ports.clock.now();
+            if token.expires_at.is_none_or(|end| end > now + MARGIN) {
+                return Ok(Some(token.access));
+            }
+            let Some(refresh) = token.refresh.clone() else { return Ok(None) };
+            // A refresh token may be valid once, so only one call uses it.
+            if token.refreshing_until.is_some_and(|until| until > now) {
+                self.ports.clock.sleep(POLL).await;
+                continue;
+            }
+            let claimed = Token { refreshing_until: Some(now + LEASE), ..token.clone() };
+            if vault::replace(self.ports, &self.key, &claimed, version).await? {
+                return self.refresh(token, &refresh, version + 1).await;
+            }
+        }
+        Err(McpError::Consent("its token is being refreshed; try again".into()))
+    }
+
+    async fn refresh(&self, token: Token, refresh: &str, version: u64) -> Result<Option<String>, McpError> {
+        let params =
+            [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &token.resource)];
+        let answer = send(self.ports, token.client.request(&token.token_endpoint, &params)).await;
+        let refreshed = answer.and_then(|answer| match answer.status {
+            400..=403 => Ok(None),
+            _ => issued(&answer, &token, self.ports.clock.now()).map(Some),
+        });
+        match refreshed {
+            Ok(Some(new)) => {
+                vault::replace(self.ports, &self.key, &new, version).await?;
+                Ok(Some(new.access))
+            }
+            Ok(None) => {
+                self.ports.consents.delete(&self.key, version).await?;
+                Ok(None)
+            }
+            Err(error) => {
+                vault::replace(self.ports, &self.key, &token, version).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Treats a token that the server has refused as expired.
+    pub async fn refuse(&self, access: &str) -> Result<(), McpError> {
+        let stored = vault::get::<Token>(self.ports, &self.key).await?;
+        if let Some((token, version)) = stored.filter(|(token, _)| token.access == access) {
+            let expired = Token { expires_at: Some(self.ports.clock.now()), ..token };
+            vault::replace(self.ports, &self.key, &expired, version).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the response of a token endpoint. What it lacks is as in `before`.
+pub(super) fn issued(answer: &Answer, before: &Token, now: Timestamp) -> Result<Token, McpError> {
+    let is_bearer = text(&answer.body, "token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"));
+    match text(&answer.body, "access_token") {
+        Some(access) if answer.status == 200 && is_bearer => {
+            let seconds = answer.body.get("expires_in").and_then(Value::as_u64);
+            Ok(Token {
+                access,
+                refresh: text(&answer.body, "refresh_token").or_else(|| before.refresh.clone()),
+                expires_at: seconds
+                    .map(|seconds| now + Duration::from_secs(seconds.min(u64::from(u32::MAX)))),
+                scope: text(&answer.body, "scope").or_else(|| before.scope.clone()),
+                refreshing_until: None,
+                ..before.clone()
+            })
+        }
+        _ => {
+            // Only the code: a description could repeat what was sent.
+            let code = text(&answer.body, "error").filter(|code| {
+                code.len() <= 40 && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            });
+            let code = code.map(|code| format!(" and the error {code}")).unwrap_or_default();
+            Err(McpError::Consent(format!(
+                "its authorization server answered with status {}{code}",
+                answer.status
+            )))
+        }
+    }
+}
