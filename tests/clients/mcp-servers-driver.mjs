@@ -1,40 +1,59 @@
 // The client under test of the official conformance suite of MCP: the real Worker, which URL and KEY name. The suite names
-// its server in the last argument. The Worker may reach SERVERS only, so this program forwards from there.
+// its server in the last argument. This program is the user, who gives consent and answers questions.
 import { randomUUID } from "node:crypto";
-import { createServer, request } from "node:http";
 
-const { URL: url, KEY: key, SERVERS: servers, MCP_CONFORMANCE_SCENARIO: scenario } = process.env;
-const target = new URL(process.argv.at(-1));
-const [host, port] = servers.split(":");
-const { toolCalls } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+const { URL: url, KEY: key, MCP_CONFORMANCE_SCENARIO: scenario } = process.env;
+const { toolCalls, client_id, client_secret } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+const needsConsent = scenario.startsWith("auth/");
 
 /** The tools to call in each scenario, unless the suite says it. */
-const calls = toolCalls ?? {
+const calls = toolCalls ?? (needsConsent ? [{ name: "test-tool", arguments: {} }] : {
   tools_call: [{ name: "add_numbers", arguments: { a: 5, b: 3 } }],
   "http-invalid-tool-headers": [{ name: "valid_tool", arguments: { region: "eu" } }],
   "http-standard-headers": [{ name: "test_headers", arguments: {} }],
-}[scenario] ?? [];
-
-const proxy = createServer((asked, response) => {
-  const options = { method: asked.method, headers: { ...asked.headers, host: target.host } };
-  const path = new URL(target);
-  const forwarded = request(path, options, (from) => {
-    response.writeHead(from.statusCode, from.headers);
-    from.pipe(response);
-  });
-  forwarded.on("error", () => response.destroy());
-  response.on("close", () => forwarded.destroy());
-  asked.pipe(forwarded);
-});
-await new Promise((listening) => proxy.listen(Number(port), host, listening));
+  "sep-2322-client-request-state": [
+    "test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type",
+  ].map((name) => ({ name, arguments: {} })),
+}[scenario] ?? []);
 
 const native = async (method, path, body) => {
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const response = await fetch(`${url}${path}`, { method, headers, body: JSON.stringify(body) });
-  if (!response.ok) throw new Error(await response.text());
+  const response = await fetch(`${url}${path}`, { method, headers, body: body && JSON.stringify(body) });
+  const text = await response.text();
+  if (!response.ok) throw new Error(text);
+  return text && JSON.parse(text);
 };
-const agent = `suite-${randomUUID().slice(0, 8)}`;
-await native("PUT", `/v1/agents/${agent}`, { model: "demo/echo", mcp_servers: { s: { url: `http://${servers}/` } } });
-const content = calls.map(({ name, arguments: args }) => `/tool s__${name} ${JSON.stringify(args)}`).join("\n");
-await native("POST", `/v1/sessions/${agent}/messages?agent=${agent}`, { content: content || "Hello" });
+const name = `suite-${randomUUID().slice(0, 8)}`;
+const oauth = { auth: "oauth" };
+if (client_id) {
+  await native("PUT", "/v1/secrets/SUITE", { value: client_secret });
+  oauth.oauth_client = { id: client_id, secret: "SUITE" };
+}
+const server = { url: process.argv.at(-1), ...(needsConsent ? oauth : {}) };
+await native("PUT", `/v1/agents/${name}`, { model: "demo/echo", mcp_servers: { s: server } });
+
+/** Does what a call that waits asks the user for. */
+async function act({ kind, call_id, payload }) {
+  if (kind === "auth") {
+    const { headers } = await fetch(payload.url, { redirect: "manual" });
+    const { search } = new URL(headers.get("location"));
+    return fetch(`${url}/v1/oauth/callback${search}`);
+  }
+  const fields = Object.keys(payload.schema.properties).map((field) => [field, true]);
+  const answer = { action: "accept", content: Object.fromEntries(fields) };
+  return native("POST", `/v1/sessions/${name}/answers/${call_id}`, { answer });
+}
+
+async function say(content) {
+  await native("POST", `/v1/sessions/${name}/messages?agent=${name}`, { content });
+  for (;;) {
+    const { status, pending } = await native("GET", `/v1/sessions/${name}`);
+    if (status === "idle") return;
+    if (pending[0]) await act(pending[0]);
+    else await new Promise((soon) => setTimeout(soon, 50));
+  }
+}
+
+if (needsConsent) await say("/tool s__connect {}");
+await say(calls.map(({ name: tool, arguments: args }) => `/tool s__${tool} ${JSON.stringify(args)}`).join("\n") || "Hello");
 process.exit(0);

@@ -198,16 +198,17 @@ fn mcp_servers() {
     assert!(log.contains("mcp.unavailable") && !log.contains("header-of-the-test"));
 }
 
-/// Starts a Worker whose agents may name a server on this address, on which nothing listens.
-fn with_public_url(public_url: &str) -> (Server, String) {
+/// Starts a Worker whose agents may name a server on this address, on which nothing listens, and others of `more`.
+fn with_public_url(public_url: &str, more: &[String]) -> (Server, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    (Server::start(json!({ "MCP_ALLOW": address, "PUBLIC_URL": public_url })), address)
+    let allowed = [&[address.clone()], more].concat().join(",");
+    (Server::start(json!({ "MCP_ALLOW": allowed, "PUBLIC_URL": public_url })), address)
 }
 
 #[test]
 fn mcp_servers_oauth() {
-    let (mut server, address) = with_public_url("https://agents.example.com");
+    let (mut server, address) = with_public_url("https://agents.example.com", &[]);
     let run = |server: &Server, phase: &str| {
         let variables = [("SERVERS", address.as_str()), ("PHASE", phase)];
         run_with(server, OTHERS, "mcp-servers-oauth.test.mjs", &variables);
@@ -225,8 +226,18 @@ fn mcp_servers_oauth() {
 
 #[test]
 fn mcp_servers_conformance() {
-    let (server, [servers, _]) = with_mcp_servers();
-    run_with(&server, OTHERS, "mcp-servers-conformance.test.mjs", &[("SERVERS", &servers)]);
+    let groups = ["calls", "legacy consent", "consent", "issuers"];
+    // Up to 16 scenarios of each group, with four servers each. Free once the listeners are dropped.
+    let listeners: Vec<_> = (0..4 * 64).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
+    let ports: Vec<_> = listeners.iter().map(port).collect();
+    drop(listeners);
+    let hosts: Vec<_> = ports.iter().map(|port| format!("localhost:{port}")).collect();
+    let (server, _) = with_public_url("https://conformance-test.local", &hosts);
+    for (group, ports) in groups.into_iter().zip(ports.chunks(64)) {
+        let variables = [("GROUP", group), ("PORTS", &ports.join(","))];
+        run_with(&server, OTHERS, "mcp-servers-conformance.test.mjs", &variables);
+    }
 }
 
 #[test]
