@@ -10,6 +10,7 @@
 
 mod connect;
 mod connection;
+mod consent;
 mod elicitation;
 mod endpoint;
 mod error;

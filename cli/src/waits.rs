@@ -117,7 +117,7 @@ impl Wait {
             ("approval", Some(hash)) => format!("agentctl approve {session} {call} --args-hash {hash}"),
             ("approval", None) => format!("agentctl approve {session} {call}"),
             ("plan", _) => format!("agentctl answer {session} {call} '{{\"action\": \"approved\"}}'"),
-            ("auth", _) => format!("agentctl answer {session} {call} '{{\"action\": \"accept\"}}'"),
+            ("auth", _) => format!("agentctl answer {session} {call} '{{\"code\": \"…\"}}'"),
             _ => format!("agentctl answer {session} {call} '\"…\"'"),
         }
     }
@@ -137,7 +137,7 @@ impl Wait {
             "question" if self.is_multi() => "numbers or answers, with commas between them",
             "question" if !self.options().is_empty() => "a number, or your answer",
             "question" => "your answer",
-            "auth" => "open the page · y try again · n decline",
+            "auth" => "open the page and enter its code · n decline",
             _ => "the result of the tool",
         }
     }
@@ -165,8 +165,8 @@ impl Wait {
             ("plan", "y" | "Y" | "yes") => review("approved", ""),
             ("plan", "n" | "N" | "no") => review("rejected", ""),
             ("plan", feedback) => review("rejected", feedback),
-            ("auth", "y" | "Y" | "yes") => Resolution::Answer(json!({"action": "accept"})),
             ("auth", "n" | "N" | "no") => Resolution::Answer(json!({"action": "decline"})),
+            ("auth", code) => Resolution::Answer(json!({"code": code})),
             ("question", text) if self.is_multi() => {
                 let answers = text.split(',').map(str::trim).filter(|answer| !answer.is_empty());
                 Resolution::Answer(answers.map(|answer| self.option(answer)).collect())
@@ -225,6 +225,7 @@ mod tests {
         let consent = wait("auth", json!({"question": "Connect.", "url": "https://example.com/"}));
         assert_eq!(consent.describe(), "auth : Connect. https://example.com/");
         assert_eq!(consent.read("n"), Some(Resolution::Answer(json!({"action": "decline"}))));
+        assert_eq!(consent.read("K7QM-2XPD"), Some(Resolution::Answer(json!({"code": "K7QM-2XPD"}))));
         let plan = wait("plan", json!({"plan": "1.", "path": "p.md"}));
         assert_eq!(plan.read("y"), Some(Resolution::Answer(json!({"action": "approved"}))));
         assert_eq!(

@@ -49,14 +49,14 @@ impl DynTool for ConnectTool {
 
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         async move {
-            let progress = match Progress::continued(&cx) {
-                Ok(progress) => progress,
-                Err(outcome) => return outcome,
-            };
             let connection = self.0.as_ref();
             if !connection.serves(&cx.user) {
                 return self.failure("is connected for another user");
             }
+            let progress = match Progress::continued(connection, &cx).await {
+                Ok(progress) => progress,
+                Err(outcome) => return outcome,
+            };
             let error = match connection.list("tools/list", Map::new()).await {
                 Ok(_) => {
                     connection.set_newly_connected(true);

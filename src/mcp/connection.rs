@@ -5,14 +5,13 @@ use super::endpoint::{Endpoint, Target};
 use super::error::McpError;
 use super::headers::encoded;
 use super::message::{Incoming, MAX_BYTES, MAX_LIST_BYTES, Reader};
-use super::oauth::{self, Challenge, Subject, Tokens};
+use super::oauth::{self, Asked, Challenge, Subject, Tokens};
 use super::ports::Ports;
 use super::protocol::{
     CAPABILITIES, CLIENT_INFO, LEGACY, METHOD_HEADER, MODERN, NAME_HEADER, SESSION_HEADER, VERSION,
     VERSION_HEADER,
 };
 use super::server::McpServer;
-use crate::agent::ToolContext;
 use crate::ports::{AllowedHosts, HttpRequest, HttpResponse};
 use crate::types::{Invalid, TenantId, UserId, expiring::Expiring, header};
 use bytes::Bytes;
@@ -22,7 +21,6 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use url::Url;
 
 /// A server that does not support the requested version.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -209,21 +207,29 @@ impl Connection {
         }
     }
 
-    /// Makes a request for the consent of the user, on behalf of a call. Returns what the user sees.
+    /// Makes a request for the consent of a user.
     ///
     /// # Errors
     /// The server or its authorization server does not allow it.
     pub(super) async fn ask_for_consent(
         &self,
         challenge: &Challenge,
-        cx: &ToolContext,
-    ) -> Result<Value, McpError> {
-        let subject = self.subject(&cx.user)?;
-        let call = (&cx.session, &cx.call_id);
-        let url = oauth::begin(&self.ports, &subject, &self.server, challenge, call).await?;
-        let host = Url::parse(&subject.resource).ok().and_then(|url| url.host_str().map(str::to_owned));
-        let question = format!("Connect your account at {}.", host.unwrap_or_default());
-        Ok(json!({"question": question, "server": self.name, "url": url}))
+        user: &UserId,
+    ) -> Result<Asked, McpError> {
+        oauth::begin(&self.ports, &self.subject(user)?, &self.server, challenge).await
+    }
+
+    /// Connects a user who has given consent. Returns whether this code confirms the request.
+    ///
+    /// # Errors
+    /// The authorization server refuses it, or fails.
+    pub(super) async fn confirm_consent(
+        &self,
+        request: &str,
+        code: &str,
+        user: &UserId,
+    ) -> Result<bool, McpError> {
+        oauth::confirm(&self.ports, &self.subject(user)?, request, code).await
     }
 
     /// Returns whether calls of a user may use this connection.

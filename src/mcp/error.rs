@@ -36,6 +36,11 @@ pub enum McpError {
     /// The user cannot give consent, or has not given it.
     #[error("cannot be connected with the user's account: {0}")]
     Consent(String),
+    /// The authorization server failed.
+    #[error(
+        "cannot be connected at the moment: its authorization server answered with status {0}; try again"
+    )]
+    Issuer(u16),
     /// The store of consent failed.
     #[error("cannot be asked: the user's consent cannot be read; try again")]
     Store,
@@ -104,6 +109,11 @@ impl McpError {
         }
     }
 
+    /// Returns whether the same request may succeed later.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable | Self::Slow(_) | Self::Issuer(_) | Self::Store)
+    }
+
     /// Returns whether a legacy server has refused a request because it does not have its session. The protocol says 404;
     /// some servers respond with 400.
     pub(super) fn is_of_session(&self) -> bool {
@@ -121,6 +131,7 @@ impl McpError {
                 | Self::Slow(_)
                 | Self::Unauthorized(..)
                 | Self::Consent(_)
+                | Self::Issuer(_)
                 | Self::Store
                 | Self::Redirect
                 | Self::Secret(_)

@@ -9,7 +9,7 @@ use super::server::McpServer;
 use super::tool::McpTool;
 use crate::agent::DynTool;
 use crate::ports::{AllowedHosts, Log, directory::DirectoryResult, within};
-use crate::types::{AgentRef, ConsentReply, FinishedConsent, TenantId, Timestamp, UserId};
+use crate::types::{AgentRef, ConsentPage, ConsentReply, TenantId, Timestamp, UserId};
 use futures::future::join_all;
 use serde_json::{Map, Value, json};
 use std::{
@@ -112,13 +112,13 @@ impl McpServers {
         self.ports.public_url.as_deref().map(oauth::metadata)
     }
 
-    /// Ends a request for consent with what an authorization server has sent back; `None` if there is no such request, or
-    /// not any more.
+    /// Keeps what an authorization server has sent back until the user confirms it. Returns what the browser of the user shows;
+    /// `None` if there is no such request for consent, or not any more.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn finish_consent(&self, reply: &ConsentReply) -> Result<Option<FinishedConsent>, McpError> {
-        oauth::finish(&self.ports, reply).await
+    pub async fn park_consent(&self, reply: &ConsentReply) -> Result<Option<ConsentPage>, McpError> {
+        oauth::park(&self.ports, reply).await
     }
 
     /// Deletes the consent of a tenant's users, or of one.

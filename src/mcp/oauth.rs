@@ -2,13 +2,17 @@
 //!
 //! A server that needs a token answers with 401. The client reads who issues tokens ([`discovery`]), gets an id
 //! ([`client`]), and makes the URL where the user gives consent ([`request`]); the call waits. The authorization server
-//! then sends the user's browser to the Worker, which exchanges the code for a token ([`request::finish`]) and continues the
-//! call. A token belongs to a tenant, a user and a server. It is sent to that server only, refreshed at the authorization
-//! server that has issued it only, and stored encrypted.
+//! then sends the user's browser to the Worker, which shows a confirmation code. With it as its answer, the call exchanges
+//! the code of the authorization server for a token ([`reply`]) and continues. A token belongs to a tenant, a user and a
+//! server. It is sent to that server only, refreshed at the authorization server that has issued it only, and stored
+//! encrypted.
 
 mod challenge;
 mod client;
+mod confirmation;
 mod discovery;
+mod pending;
+mod reply;
 mod request;
 mod token;
 mod vault;
@@ -18,7 +22,8 @@ mod tests;
 
 pub use challenge::Challenge;
 pub(super) use client::metadata;
-pub(super) use request::{begin, finish};
+pub(super) use reply::{confirm, park};
+pub(super) use request::{Asked, begin};
 pub(super) use token::Tokens;
 
 use super::error::McpError;

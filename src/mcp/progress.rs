@@ -1,9 +1,10 @@
 //! The progress of a call that a server has interrupted with questions: what it needs to be sent again.
 
 use super::connection::Connection;
+use super::consent::{self, Occasion};
 use super::elicitation;
 use super::error::McpError;
-use super::oauth::Challenge;
+use super::oauth::{Asked, Challenge};
 use crate::agent::ToolContext;
 use crate::ports::AllowedHosts;
 use crate::types::{DenyReason, Invalid, ToolOutcome, Wait};
@@ -31,9 +32,12 @@ pub(super) struct Progress {
     questions: Vec<(String, Value)>,
     /// The responses to the answered questions.
     responses: Map<String, Value>,
-    /// Whether the user is asked for consent, in place of a question.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    connects: bool,
+    /// The request for consent that the user answers, in place of a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    consent: Option<String>,
+    /// Whether the code of the user does not confirm that request.
+    #[serde(skip)]
+    has_wrong_code: bool,
 }
 
 impl Progress {
@@ -41,24 +45,42 @@ impl Progress {
     ///
     /// # Errors
     /// The outcome of a call that cannot go on. One whose progress cannot be read must not start again.
-    pub fn continued(cx: &ToolContext) -> Result<Self, ToolOutcome> {
+    pub async fn continued(connection: &Connection, cx: &ToolContext) -> Result<Self, ToolOutcome> {
         let stored = cx.progress.clone().map(serde_json::from_value::<Self>).transpose();
         let unreadable =
             |error| ToolOutcome::failure(format!("the progress of the call cannot be read: {error}"));
         let mut progress = stored.map_err(unreadable)?.unwrap_or_default();
         let Some(answer) = &cx.answer else { return Ok(progress) };
-        if progress.connects {
-            progress.connects = false;
-            return match elicitation::response(&cx.shown, answer) {
-                Ok(response) if response["action"] == "accept" => Ok(progress),
-                _ => {
-                    let reason = "the user has not given consent at the server";
-                    Err(ToolOutcome::denied(DenyReason::Declined, reason))
-                }
-            };
+        match progress.consent.take() {
+            Some(request) => progress.confirm(request, answer, connection, cx).await,
+            None => match progress.answer(answer) {
+                Ok(()) => Ok(progress),
+                Err(why) => Err(ToolOutcome::failure(why.0)),
+            },
         }
-        progress.answer(answer).map_err(|why| ToolOutcome::failure(why.0))?;
-        Ok(progress)
+    }
+
+    /// Connects the user who was asked for consent.
+    async fn confirm(
+        self,
+        request: String,
+        answer: &Value,
+        connection: &Connection,
+        cx: &ToolContext,
+    ) -> Result<Self, ToolOutcome> {
+        let Some(code) = consent::code(&cx.shown, answer) else {
+            let reason = "the user has not given consent at the server";
+            return Err(ToolOutcome::denied(DenyReason::Declined, reason));
+        };
+        match connection.confirm_consent(&request, &code, &cx.user).await {
+            // The call goes on. Without the token that it needs, it waits again.
+            Ok(is_confirmed) => Ok(Self { has_wrong_code: !is_confirmed, ..self }),
+            Err(error) if error.is_transient() && self.rounds < MAX_ROUNDS => {
+                let progress = Self { rounds: self.rounds + 1, consent: Some(request), ..self };
+                Err(cx.wait(Wait::Auth(consent::again(&cx.shown)), progress.to_json()))
+            }
+            Err(error) => Err(failure(connection, &error)),
+        }
     }
 
     /// Checks an answer to what was shown.
@@ -76,16 +98,18 @@ impl Progress {
         challenge: &Challenge,
         cx: &ToolContext,
     ) -> ToolOutcome {
-        let shown = match self.rounds {
+        let asked = match self.rounds {
             MAX_ROUNDS => Err(McpError::Consent("it asks for consent again and again".into())),
-            _ => connection.ask_for_consent(challenge, cx).await,
+            _ => connection.ask_for_consent(challenge, &cx.user).await,
         };
-        match shown {
-            Ok(shown) => {
-                let progress = Self { rounds: self.rounds + 1, connects: true, ..self };
+        match asked {
+            Ok(Asked { request, url }) => {
+                let occasion = if self.has_wrong_code { Occasion::WrongCode } else { Occasion::New };
+                let shown = consent::question(connection, &url, occasion);
+                let progress = Self { rounds: self.rounds + 1, consent: Some(request), ..self };
                 cx.wait(Wait::Auth(shown), progress.to_json())
             }
-            Err(error) => ToolOutcome::failure(format!("the MCP server {:?} {error}", connection.name())),
+            Err(error) => failure(connection, &error),
         }
     }
 
@@ -149,4 +173,8 @@ impl Progress {
     pub fn to_json(&self) -> Value {
         json!(self)
     }
+}
+
+fn failure(connection: &Connection, error: &McpError) -> ToolOutcome {
+    ToolOutcome::failure(format!("the MCP server {:?} {error}", connection.name()))
 }

@@ -134,14 +134,14 @@ impl DynTool for McpTool {
             let Value::Object(args) = args else {
                 return ToolOutcome::failure("the arguments must be an object");
             };
-            let mut progress = match Progress::continued(&cx) {
-                Ok(progress) => progress,
-                Err(outcome) => return outcome,
-            };
             let connection = self.connection.as_ref();
             if !connection.serves(&cx.user) {
                 return ToolOutcome::failure("the MCP server is connected for another user");
             }
+            let mut progress = match Progress::continued(connection, &cx).await {
+                Ok(progress) => progress,
+                Err(outcome) => return outcome,
+            };
             let headers = of_arguments(&self.mirrored, &args);
             while progress.question().is_none() {
                 let id = connection.new_id(progress.id);

@@ -77,8 +77,17 @@ pub trait ConsentStore {
     async fn replace(&self, key: &ConsentKey, value: &str, version: u64) -> DirectoryResult<bool>;
     /// Deletes a value that has not changed since this version.
     async fn delete(&self, key: &ConsentKey, version: u64) -> DirectoryResult<()>;
-    /// Removes a request that has not expired, and returns it with its key. Of several callers, one gets it.
-    async fn take(&self, name: &str, now: Timestamp) -> DirectoryResult<Option<(ConsentKey, String)>>;
+    /// Returns a request that has not expired, with its key.
+    async fn request(&self, name: &str, now: Timestamp) -> DirectoryResult<Option<(ConsentKey, Sealed)>>;
+    /// Stores a token in place of a request that has not changed since this version, and returns whether it did. So no token
+    /// outlives an erasure, which deletes the request.
+    async fn redeem(
+        &self,
+        request: &ConsentKey,
+        version: u64,
+        token: &ConsentKey,
+        value: &str,
+    ) -> DirectoryResult<bool>;
     /// Deletes all values of a tenant, or of one of its users.
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()>;
 }

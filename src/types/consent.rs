@@ -1,6 +1,6 @@
 //! The consent of a user at another server.
 
-use super::{CallId, SessionId, TenantId, UserId};
+use super::UserId;
 
 /// What an authorization server sends back with the browser of the user.
 #[derive(Clone, Debug, Default)]
@@ -13,17 +13,18 @@ pub struct ConsentReply {
     pub iss: Option<String>,
 }
 
-/// A request for consent that has ended.
+/// What the browser of the user shows after that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FinishedConsent {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// The user.
-    pub user: UserId,
-    /// The session of the call that waits.
-    pub session: SessionId,
-    /// The call that waits.
-    pub call: CallId,
-    /// Whether there is a token now, or why there is none.
-    pub outcome: Result<(), String>,
+pub enum ConsentPage {
+    /// The code that the user enters in the session that has asked for consent.
+    Confirm {
+        /// The code.
+        code: String,
+        /// The user of the session.
+        user: UserId,
+        /// The URL of the server.
+        server: String,
+    },
+    /// Why the user is not connected. Continues a sentence whose subject is the server.
+    Refused(String),
 }

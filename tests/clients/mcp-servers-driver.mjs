@@ -32,16 +32,19 @@ if (client_id) {
 const server = { url: process.argv.at(-1), ...(needsConsent ? oauth : {}) };
 await native("PUT", `/v1/agents/${name}`, { model: "demo/echo", mcp_servers: { s: server } });
 
+const answer = (call_id, given) => native("POST", `/v1/sessions/${name}/answers/${call_id}`, { answer: given });
+
 /** Does what a call that waits asks the user for. */
 async function act({ kind, call_id, payload }) {
   if (kind === "auth") {
     const { headers } = await fetch(payload.url, { redirect: "manual" });
     const { search } = new URL(headers.get("location"));
-    return fetch(`${url}/v1/oauth/callback${search}`);
+    const page = await (await fetch(`${url}/v1/oauth/callback${search}`)).text();
+    const code = page.match(/^Your code is (\S+)/)?.[1];
+    return answer(call_id, code ? { code } : { action: "decline" });
   }
   const fields = Object.keys(payload.schema.properties).map((field) => [field, true]);
-  const answer = { action: "accept", content: Object.fromEntries(fields) };
-  return native("POST", `/v1/sessions/${name}/answers/${call_id}`, { answer });
+  return answer(call_id, { action: "accept", content: Object.fromEntries(fields) });
 }
 
 async function say(content) {

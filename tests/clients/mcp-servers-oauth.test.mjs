@@ -1,12 +1,13 @@
 // Agents of the real Worker, which URL and KEY name, with a server of MCP that needs OAuth and its authorization server.
-// Both listen on SERVERS. PHASE is the test to run: those around a kill of the Worker need two.
+// Both listen on SERVERS. PHASE is the test to run: those around a kill of the Worker need two, which share the file STATE.
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { McpServer, createMcpHandler, inputRequired } from "@modelcontextprotocol/server";
 
-const { URL: url, KEY: key, SERVERS: servers, PHASE: phase } = process.env;
+const { URL: url, KEY: key, SERVERS: servers, PHASE: phase, STATE: state } = process.env;
 const address = (path) => `http://${servers}${path}`;
 const native = async (method, path, body, accept = "application/json") => {
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json", accept };
@@ -20,6 +21,7 @@ const access = new Map();
 const refreshes = new Map();
 const asked = [];
 let consents = true;
+let down = false;
 let expires_in = 3600;
 let issuer = address("/as");
 const issue = (user) => {
@@ -87,6 +89,7 @@ const server = createServer(async (request, response) => {
       return response.writeHead(302, { location: back.href }).end();
     }
     case "/as/token": {
+      if (down) return send(503, {});
       if (form.get("resource") !== address("/guarded") || form.get("client_id") !== "client-1") return send(400, { error: "invalid_target" });
       const given = form.get("refresh_token");
       if (form.get("grant_type") === "refresh_token") {
@@ -129,13 +132,6 @@ const waiting = async (session, kind) => {
   assert.equal(pending[0]?.kind, kind, JSON.stringify([pending, await events(session)]));
   return pending[0];
 };
-const idle = async (session) => {
-  for (;;) {
-    const { status } = await shown(session);
-    if (status === "idle") return;
-    await new Promise((soon) => setTimeout(soon, 50));
-  }
-};
 /** Opens the page for consent as a user's browser does. Returns where the browser is sent. */
 const open = async (page, user) => {
   const { headers } = await fetch(page, { redirect: "manual", headers: { "x-user": user } });
@@ -143,15 +139,24 @@ const open = async (page, user) => {
 };
 const callback = async ({ search }) => {
   const response = await fetch(`${url}/v1/oauth/callback${search}`);
-  return { status: response.status, text: await response.text() };
+  const text = await response.text();
+  return { status: response.status, text, code: text.match(/^Your code is ([0-9A-Z]{4}-[0-9A-Z]{4})\n/)?.[1] };
+};
+const answer = (session, { call_id, args_hash }, given) => (
+  native("POST", `/v1/sessions/${session}/answers/${call_id}`, { answer: given, args_hash })
+);
+/** Answers a call with the code of the page, after which the turn ends. */
+const confirm = async (session, wait, code) => {
+  const { status, text } = await answer(session, wait, { action: "accept", content: { code } });
+  assert.equal(status, 200, text);
+  assert.equal((await shown(session)).status, "idle");
 };
 /** Connects a user in a new session, and returns the session. */
 const connect = async (of, user) => {
   const session = `s-${randomUUID()}`;
   await say(session, of, user, call("connect"));
-  const { payload } = await waiting(session, "auth");
-  assert.equal((await callback(await open(payload.url, user))).status, 200);
-  await idle(session);
+  const wait = await waiting(session, "auth");
+  await confirm(session, wait, (await callback(await open(wait.payload.url, user))).code);
   return session;
 };
 
@@ -160,16 +165,20 @@ if (phase === "all") {
     const id = await agent("consent");
     const session = `s-${randomUUID()}`;
     await say(session, id, "ann", call("connect"));
-    const { payload } = await waiting(session, "auth");
+    const wait = await waiting(session, "auth");
+    const { payload } = wait;
     const page = new URL(payload.url);
     const { code_challenge_method, resource, scope, redirect_uri, state } = Object.fromEntries(page.searchParams);
     assert.deepEqual([code_challenge_method, resource, scope], ["S256", address("/guarded"), "crm"]);
     assert.equal(redirect_uri, "https://agents.example.com/v1/oauth/callback");
     assert.ok(state.length >= 43);
     const back = await open(payload.url, "ann");
-    const done = await callback(back);
-    assert.deepEqual([done.status, done.text], [200, "Connected. You can close this page."]);
-    await idle(session);
+    const { status, text, code } = await callback(back);
+    assert.deepEqual([status, text.includes("with the user \"ann\"")], [200, true]);
+    // The page alone connects nobody.
+    assert.equal((await waiting(session, "auth")).payload.url, payload.url);
+    assert.ok(!asked.includes("/as/token"));
+    await confirm(session, wait, ` ${code.toLowerCase()} `);
     assert.match((await outcomes(session))[0].result, /^Connected/);
     await say(session, id, "ann", call("whoami"));
     assert.equal((await outcomes(session)).at(-1).result, "user ann");
@@ -197,11 +206,11 @@ if (phase === "all") {
     const session = `s-${randomUUID()}`;
     await say(session, id, "cay", call("connect"));
     consents = false;
-    const { payload } = await waiting(session, "auth");
-    const refused = await callback(await open(payload.url, "cay"));
+    const wait = await waiting(session, "auth");
+    const refused = await callback(await open(wait.payload.url, "cay"));
     consents = true;
     assert.deepEqual([refused.status, /has not given consent/.test(refused.text)], [400, true]);
-    await idle(session);
+    assert.equal((await answer(session, wait, { action: "decline" })).status, 200);
     const [{ outcome, denied }] = await outcomes(session);
     assert.deepEqual([outcome, denied], ["denied", "declined"]);
   });
@@ -217,8 +226,44 @@ if (phase === "all") {
       const exchanges = asked.filter((path) => path === "/as/token").length;
       assert.equal((await callback(back)).status, 400);
       assert.equal(asked.filter((path) => path === "/as/token").length, exchanges);
-      await idle(session);
     }
+  });
+
+  test("consent counts only in the session whose user has opened the page", async () => {
+    const id = await agent("phishing");
+    const [own, other] = [`s-${randomUUID()}`, `s-${randomUUID()}`];
+    // The attacker sends the link of their session to a victim, who gives consent.
+    await say(own, id, "mallory", call("connect"));
+    const wait = await waiting(own, "auth");
+    const { code } = await callback(await open(wait.payload.url, "victim"));
+    await say(other, id, "peggy", call("connect"));
+    const theirs = await waiting(other, "auth");
+    // The code of the page is of no use elsewhere, and an attempt without it ends the request.
+    for (const [session, before, given] of [[other, theirs, { code }], [own, wait, "0000-0000"]]) {
+      assert.equal((await answer(session, before, given)).status, 200);
+      const after = await waiting(session, "auth");
+      assert.match(after.payload.question, /^That code is wrong/);
+      assert.notEqual(after.payload.url, before.payload.url);
+    }
+    assert.equal((await answer(own, await waiting(own, "auth"), code)).status, 200);
+    await waiting(own, "auth");
+    assert.ok(![...access.values()].includes("victim"));
+    const form = await answer(own, await waiting(own, "auth"), { action: "accept" });
+    assert.equal(form.status, 422, form.text);
+  });
+
+  test("a failure of the authorization server can be repeated", async () => {
+    const session = `s-${randomUUID()}`;
+    await say(session, await agent("down"), "gus", call("connect"));
+    const wait = await waiting(session, "auth");
+    const { code } = await callback(await open(wait.payload.url, "gus"));
+    down = true;
+    assert.equal((await answer(session, wait, { code })).status, 200);
+    down = false;
+    const again = await waiting(session, "auth");
+    assert.deepEqual([again.payload.url, /again/.test(again.payload.question)], [wait.payload.url, true]);
+    await confirm(session, again, code);
+    assert.match((await outcomes(session))[0].result, /^Connected/);
   });
 
   test("a state that nobody has is refused", async () => {
@@ -239,14 +284,8 @@ if (phase === "all") {
     access.clear();
     refreshes.clear();
     await say(session, id, "eve", call("whoami"));
-    const { payload, call_id, args_hash } = await waiting(session, "auth");
-    // Without consent, the call waits again, with another link.
-    const early = await native("POST", `/v1/sessions/${session}/answers/${call_id}`, { answer: { action: "accept" }, args_hash });
-    assert.equal(early.status, 200, early.text);
-    const again = await waiting(session, "auth");
-    assert.notEqual(again.payload.url, payload.url);
-    await callback(await open(again.payload.url, "eve"));
-    await idle(session);
+    const wait = await waiting(session, "auth");
+    await confirm(session, wait, (await callback(await open(wait.payload.url, "eve"))).code);
     assert.equal((await outcomes(session)).at(-1).result, "user eve");
   });
 
@@ -267,8 +306,12 @@ if (phase === "all") {
 
 if (phase === "before a kill") {
   test("calls wait", async () => {
-    await say("killed-auth", await agent("killed"), "ann", call("connect"));
-    await waiting("killed-auth", "auth");
+    const id = await agent("killed");
+    await say("killed-auth", id, "ann", call("connect"));
+    await say("killed-code", id, "bob", call("connect"));
+    const [early, late] = [await waiting("killed-auth", "auth"), await waiting("killed-code", "auth")];
+    const { code } = await callback(await open(late.payload.url, "bob"));
+    writeFileSync(state, JSON.stringify({ early, late, code, codes: [...codes] }));
     await say("killed-question", await agent("killed-open", "/open"), "ann", call("ask"));
     await waiting("killed-question", "question");
   });
@@ -276,10 +319,13 @@ if (phase === "before a kill") {
 
 if (phase === "after a kill") {
   test("calls that waited continue", async () => {
-    const { payload } = await waiting("killed-auth", "auth");
-    assert.equal((await callback(await open(payload.url, "ann"))).status, 200);
-    await idle("killed-auth");
-    assert.match((await outcomes("killed-auth"))[0].result, /^Connected/);
+    const { early, late, code, codes: before } = JSON.parse(readFileSync(state, "utf8"));
+    before.forEach(([name, asks]) => codes.set(name, asks));
+    const { code: own } = await callback(await open(early.payload.url, "ann"));
+    for (const [session, wait, given] of [["killed-auth", early, own], ["killed-code", late, code]]) {
+      await confirm(session, wait, given);
+      assert.match((await outcomes(session))[0].result, /^Connected/);
+    }
     const { call_id } = await waiting("killed-question", "question");
     const answered = await native("POST", `/v1/sessions/killed-question/answers/${call_id}`, { answer: { ok: true } });
     assert.equal(answered.status, 200, answered.text);

@@ -202,15 +202,17 @@ fn mcp_servers() {
 fn with_public_url(public_url: &str, more: &[String]) -> (Server, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let allowed = [&[address.clone()], more].concat().join(",");
+    let allowed = [std::slice::from_ref(&address), more].concat().join(",");
     (Server::start(json!({ "MCP_ALLOW": allowed, "PUBLIC_URL": public_url })), address)
 }
 
 #[test]
 fn mcp_servers_oauth() {
     let (mut server, address) = with_public_url("https://agents.example.com", &[]);
+    let state = std::env::temp_dir().join(format!("oauth-{}.json", std::process::id()));
+    let state = state.to_str().unwrap();
     let run = |server: &Server, phase: &str| {
-        let variables = [("SERVERS", address.as_str()), ("PHASE", phase)];
+        let variables = [("SERVERS", address.as_str()), ("PHASE", phase), ("STATE", state)];
         run_with(server, OTHERS, "mcp-servers-oauth.test.mjs", &variables);
     };
     run(&server, "all");

@@ -45,21 +45,41 @@ fn a_value_changes_only_from_the_version_that_was_read() {
 }
 
 #[test]
-fn a_request_is_taken_once_and_before_it_expires() {
+fn a_request_is_found_by_its_name_until_it_expires() {
     for store in both() {
         let store = store.as_ref();
         let [one, late] = ["one", "late"].map(|name| key("acme", "ann", ConsentKind::Request, name));
         put(store, &one, "a", Some(100), 1);
         put(store, &late, "b", Some(50), 1);
         put(store, &key("acme", "ann", ConsentKind::Token, "token"), "c", None, 1);
-        let take = |name: &str, now| block_on(store.take(name, Timestamp(now))).unwrap();
-        assert_eq!((take("late", 50), take("token", 50), take("absent", 50)), (None, None, None));
-        assert_eq!(take("one", 50), Some((one.clone(), "a".into())));
-        assert_eq!(take("one", 50), None);
+        let find = |name: &str, now| block_on(store.request(name, Timestamp(now))).unwrap();
+        assert_eq!((find("late", 50), find("token", 50), find("absent", 50)), (None, None, None));
+        let sealed = Sealed { value: "a".into(), version: 1 };
+        assert_eq!(find("one", 50), Some((one.clone(), sealed)));
         // Another row drops those that have expired.
         put(store, &one, "a", Some(100), 50);
         assert_eq!(value(store, &late), None);
-        assert_eq!(value(store, &one), Some(("a".into(), 1)));
+        assert_eq!(value(store, &one), Some(("a".into(), 2)));
+    }
+}
+
+#[test]
+fn a_request_becomes_a_token_once() {
+    for store in both() {
+        let store = store.as_ref();
+        let request = key("acme", "ann", ConsentKind::Request, "one");
+        let token = key("acme", "ann", ConsentKind::Token, "https://crm.example.com/");
+        let redeem = |version, value| block_on(store.redeem(&request, version, &token, value)).unwrap();
+        assert!(!redeem(1, "x"));
+        put(store, &request, "a", Some(100), 1);
+        assert!(!redeem(2, "x"));
+        assert_eq!((value(store, &token), value(store, &request).is_some()), (None, true));
+        assert!(redeem(1, "one"));
+        assert_eq!((value(store, &token), value(store, &request)), (Some(("one".into(), 1)), None));
+        assert!(!redeem(1, "x"));
+        put(store, &request, "a", Some(100), 1);
+        assert!(redeem(1, "two"));
+        assert_eq!(value(store, &token), Some(("two".into(), 2)));
     }
 }
 

@@ -686,9 +686,9 @@ export interface paths {
         };
         /**
          * Where an authorization server sends the browser of a user who was asked for consent.
-         * @description The call that waits for the consent continues.
+         * @description The page shows a code. The call that waits for the consent continues when it gets this code as its answer.
          */
-        get: operations["finishConsent"];
+        get: operations["showConsentCode"];
         put?: never;
         post?: never;
         delete?: never;
@@ -7514,7 +7514,7 @@ export interface operations {
             };
         };
     };
-    finishConsent: {
+    showConsentCode: {
         parameters: {
             query?: {
                 /** @description The state of the request for consent, which is valid once. */
@@ -7530,7 +7530,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The user is connected. */
+            /** @description The code. */
             200: {
                 headers: {
                     [name: string]: unknown;

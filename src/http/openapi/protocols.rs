@@ -127,14 +127,14 @@ fn mcp() -> Vec<Operation> {
         .fails(&[NotFound, Internal]),
         Operation::get(
             "/v1/oauth/callback",
-            "finishConsent",
+            "showConsentCode",
             "Where an authorization server sends the browser of a user who was asked for consent.",
         )
-        .text("The call that waits for the consent continues.")
+        .text("The page shows a code. The call that waits for the consent continues when it gets this code as its answer.")
         .query("state", "The state of the request for consent, which is valid once.")
         .query("code", "The code; absent if the user has refused.")
         .query("iss", "The authorization server.")
-        .returns_bytes(200, "The user is connected.", "text/plain")
+        .returns_bytes(200, "The code.", "text/plain")
         .returns_bytes(400, "The user is not connected; the text says why.", "text/plain")
         .fails(&[Unauthenticated, RateLimited, Internal, Unavailable]),
     ]

@@ -1,14 +1,13 @@
-//! Requests for consent: the URL that the user opens, and what the authorization server sends back.
+//! Requests for consent: the URL that the user opens.
 
-use super::client::{self, Client};
-use super::token::{Token, Tokens, issued};
+use super::client;
+use super::pending::{Request, hash};
+use super::token::{Token, Tokens};
 use super::vault::{self, key};
-use super::{CALLBACK, Challenge, Ports, Subject, discovery, send};
+use super::{CALLBACK, Challenge, Ports, Subject, discovery};
 use crate::mcp::{elicitation::page, error::McpError, server::McpServer};
 use crate::ports::consents::ConsentKind;
-use crate::types::{CallId, ConsentReply, FinishedConsent, SessionId, Timestamp};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeSet, time::Duration};
 use url::Url;
@@ -20,25 +19,16 @@ const MAX_URL: usize = 8_192;
 /// The scope for a token that can be refreshed.
 const OFFLINE: &str = "offline_access";
 
-/// A request that waits for the user.
-#[derive(Serialize, Deserialize)]
-struct Request {
-    verifier: String,
-    redirect_uri: String,
-    client: Client,
-    issuer: String,
-    names_itself: bool,
-    token_endpoint: String,
-    /// The URL of the server.
-    server: String,
-    /// The identifier of the server.
-    resource: String,
-    scope: Option<String>,
-    session: SessionId,
-    call: CallId,
+/// A request that was made.
+#[derive(Debug)]
+pub(in crate::mcp) struct Asked {
+    /// The name of the request in the store.
+    pub request: String,
+    /// The URL that the user opens.
+    pub url: String,
 }
 
-/// Makes a request for consent on behalf of a call. Returns the URL that the user opens.
+/// Makes a request for consent.
 ///
 /// # Errors
 /// The metadata of the server or of its authorization server does not allow it.
@@ -47,8 +37,7 @@ pub(in crate::mcp) async fn begin(
     subject: &Subject,
     server: &McpServer,
     challenge: &Challenge,
-    (session, call): (&SessionId, &CallId),
-) -> Result<String, McpError> {
+) -> Result<Asked, McpError> {
     let Some(public_url) = &ports.public_url else {
         let why =
             "the operator has not set PUBLIC_URL, to which the authorization server sends the user back";
@@ -90,12 +79,11 @@ pub(in crate::mcp) async fn begin(
         server: subject.resource.clone(),
         resource: resource.id,
         scope,
-        session: session.clone(),
-        call: call.clone(),
+        parked: None,
     };
     let key = key(&subject.tenant, Some(&subject.user), ConsentKind::Request, &hash(&state));
     vault::put(ports, &key, &request, Some(ports.clock.now() + TTL)).await?;
-    Ok(url.into())
+    Ok(Asked { request: key.name, url: url.into() })
 }
 
 /// Returns the scopes to request: those that the server asks for, besides those that the user has granted before.
@@ -120,70 +108,9 @@ fn scope(
     Ok(Some(scopes.into_iter().collect::<Vec<_>>().join(" ")))
 }
 
-/// Ends a request with what the authorization server has sent back; `None` if there is no such request, or not any more.
-///
-/// # Errors
-/// The store fails.
-pub async fn finish(ports: &Ports, returned: &ConsentReply) -> Result<Option<FinishedConsent>, McpError> {
-    let now = ports.clock.now();
-    let Some((key, sealed)) = ports.consents.take(&hash(&returned.state), now).await? else {
-        return Ok(None);
-    };
-    let Some(request) = vault::open::<Request>(ports, &key, &sealed) else { return Ok(None) };
-    let Some(user) = key.user else { return Ok(None) };
-    let subject = Subject { tenant: key.tenant, user, resource: request.server.clone() };
-    let outcome = exchange(ports, &subject, &request, returned, now).await;
-    let outcome = outcome.map_err(|error| error.to_string());
-    let Subject { tenant, user, .. } = subject;
-    Ok(Some(FinishedConsent { tenant, user, session: request.session, call: request.call, outcome }))
-}
-
-/// Exchanges the code for a token.
-async fn exchange(
-    ports: &Ports,
-    subject: &Subject,
-    request: &Request,
-    returned: &ConsentReply,
-    now: Timestamp,
-) -> Result<(), McpError> {
-    let is_other = returned.iss.as_ref().is_some_and(|iss| *iss != request.issuer);
-    if is_other || (request.names_itself && returned.iss.is_none()) {
-        return Err(McpError::Consent("another authorization server has sent the user back".into()));
-    }
-    let Some(code) = &returned.code else {
-        return Err(McpError::Consent("the user has not given consent".into()));
-    };
-    let params = [
-        ("grant_type", "authorization_code"),
-        ("code", code),
-        ("redirect_uri", &request.redirect_uri),
-        ("code_verifier", &request.verifier),
-        ("resource", &request.resource),
-    ];
-    let answer = send(ports, request.client.request(&request.token_endpoint, &params)).await?;
-    let empty = Token {
-        access: String::new(),
-        refresh: None,
-        expires_at: None,
-        scope: request.scope.clone(),
-        issuer: request.issuer.clone(),
-        token_endpoint: request.token_endpoint.clone(),
-        client: request.client.clone(),
-        resource: request.resource.clone(),
-        refreshing_until: None,
-    };
-    let token = issued(&answer, &empty, now)?;
-    Tokens::new(ports, subject).put(&token).await
-}
-
 /// Returns a text that nobody can guess.
 fn random(ports: &Ports) -> String {
     let mut bytes = [0; 32];
     ports.entropy.fill(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// Returns the name under which a request with this state is stored, so that the store does not have the state.
-fn hash(state: &str) -> String {
-    URL_SAFE_NO_PAD.encode(Sha256::digest(state))
 }

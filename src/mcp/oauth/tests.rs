@@ -1,13 +1,15 @@
-use super::{Challenge, Subject, Tokens, begin, finish};
+use super::{Asked, Challenge, Subject, Tokens, begin, confirm, park, pending::hash};
 use crate::mcp::{McpServer, Ports};
 use crate::platform::in_memory::{InMemoryConsents, ManualClock, PlainSealer, ScriptedHttp, SeededEntropy};
-use crate::ports::{AllowedHosts, HttpRequest, Secrets, directory::DirectoryError};
-use crate::types::{ConsentReply, FinishedConsent, TenantId, Timestamp};
+use crate::ports::{
+    AllowedHosts, Http, HttpError, HttpRequest, HttpResponse, Secrets, directory::DirectoryError,
+};
+use crate::types::{ConsentPage, ConsentReply, TenantId, Timestamp};
 use async_trait::async_trait;
-use futures::executor::block_on;
+use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use url::Url;
 
 struct Vault;
@@ -19,8 +21,25 @@ impl Secrets for Vault {
     }
 }
 
+/// The scripted network, on which something can happen while a request is on its way.
+#[derive(Default)]
+struct Network {
+    scripted: ScriptedHttp,
+    meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
+}
+
+#[async_trait(?Send)]
+impl Http for Network {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if let Some(event) = self.meanwhile.take() {
+            event();
+        }
+        self.scripted.send(request).await
+    }
+}
+
 struct Stage {
-    http: Rc<ScriptedHttp>,
+    network: Rc<Network>,
     clock: ManualClock,
     ports: Ports,
     server: McpServer,
@@ -28,9 +47,9 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let (http, clock) = (Rc::new(ScriptedHttp::default()), ManualClock::at(Timestamp(1_000_000)));
+        let (network, clock) = (Rc::<Network>::default(), ManualClock::at(Timestamp(1_000_000)));
         let ports = Ports {
-            http: http.clone(),
+            http: network.clone(),
             secrets: Rc::new(Vault),
             clock: Rc::new(clock.clone()),
             hosts: AllowedHosts::parse("*"),
@@ -40,11 +59,20 @@ impl Stage {
             public_url: Some("https://agents.example.com".into()),
         };
         let server = McpServer { url: "https://crm.example.com/mcp".into(), ..McpServer::default() };
-        Self { http, clock, ports, server }
+        Self { network, clock, ports, server }
     }
 
     fn respond(&self, status: u16, body: &Value) {
-        self.http.respond(status, body.to_string());
+        self.network.scripted.respond(status, body.to_string());
+    }
+
+    fn requests(&self) -> Vec<HttpRequest> {
+        self.network.scripted.requests()
+    }
+
+    /// Lets something happen while the next request is on its way.
+    fn meanwhile(&self, event: impl FnOnce() + 'static) {
+        *self.network.meanwhile.borrow_mut() = Some(Box::new(event));
     }
 
     /// Makes a request for consent at an authorization server with these metadata. Returns the parameters of the URL.
@@ -60,16 +88,28 @@ impl Stage {
         }));
         self.respond(200, &issuer);
         let challenge = Challenge { scope: scope.map(str::to_owned), ..Challenge::default() };
-        let call = (&"s".into(), &"c1".into());
-        let url = block_on(begin(&self.ports, &subject("ann"), &self.server, &challenge, call));
-        let url = Url::parse(&url.map_err(|error| error.to_string())?).expect("a URL");
-        Ok(url.query_pairs().into_owned().collect())
+        let asked = block_on(begin(&self.ports, &subject("ann"), &self.server, &challenge));
+        let Asked { request, url } = asked.map_err(|error| error.to_string())?;
+        let url = Url::parse(&url).expect("a URL");
+        let asked: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
+        assert_eq!(request, hash(&asked["state"]));
+        Ok(asked)
     }
 
-    fn finish(&self, state: &str, iss: Option<&str>) -> Option<FinishedConsent> {
-        let returned =
+    /// Sends the browser back with a code. Returns the confirmation code, or why the user is not connected.
+    fn park(&self, state: &str, iss: Option<&str>) -> Option<Result<String, String>> {
+        let reply =
             ConsentReply { state: state.into(), code: Some("the-code".into()), iss: iss.map(str::to_owned) };
-        block_on(finish(&self.ports, &returned)).expect("a store that works")
+        let page = block_on(park(&self.ports, &reply)).expect("a store that works");
+        page.map(|page| match page {
+            ConsentPage::Confirm { code, .. } => Ok(code),
+            ConsentPage::Refused(why) => Err(why),
+        })
+    }
+
+    fn confirm(&self, user: &str, state: &str, code: &str) -> Result<bool, String> {
+        let confirmed = block_on(confirm(&self.ports, &subject(user), &hash(state), code));
+        confirmed.map_err(|error| error.to_string())
     }
 
     fn access(&self, user: &str) -> Option<String> {
@@ -77,7 +117,7 @@ impl Stage {
     }
 
     fn last(&self) -> HttpRequest {
-        self.http.requests().pop().expect("a request")
+        self.requests().pop().expect("a request")
     }
 }
 
@@ -100,13 +140,15 @@ fn a_code_becomes_a_token_of_its_user() {
         200,
         &json!({"access_token": "one", "refresh_token": "r1", "expires_in": 3600, "token_type": "bearer"}),
     );
-    let finished = stage.finish(&asked["state"], None).expect("a request");
-    assert_eq!((&*finished.user, &*finished.call, finished.outcome), ("ann", "c1", Ok(())));
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    assert_eq!(stage.access("ann"), None, "nothing is exchanged before the user confirms");
+    assert_eq!(stage.confirm("ann", &asked["state"], &code), Ok(true));
     let sent = form(&stage.last());
     assert_eq!((&*sent["code"], &*sent["client_id"]), ("the-code", &*asked["client_id"]));
     assert!(sent["code_verifier"].len() >= 43 && sent["code_verifier"] != asked["code_challenge"]);
     assert_eq!((stage.access("ann").as_deref(), stage.access("bob")), (Some("one"), None));
-    assert_eq!(stage.finish(&asked["state"], None), None, "a state is valid once");
+    assert_eq!(stage.park(&asked["state"], None), None, "a state is valid once");
+    assert_eq!(stage.confirm("ann", &asked["state"], &code), Ok(false), "a code is valid once");
     // It expires, and the refresh token changes each time.
     stage.clock.advance(Duration::from_hours(1));
     stage.respond(
@@ -131,14 +173,71 @@ fn a_code_of_another_authorization_server_is_not_exchanged() {
     {
         let more = json!({"authorization_response_iss_parameter_supported": names_itself});
         let asked = stage.begin(&more, None).expect("a URL");
-        let requests = stage.http.requests().len();
-        let finished = stage.finish(&asked["state"], iss).expect("a request");
-        assert!(finished.outcome.is_err_and(|why| why.contains("another authorization server")));
-        assert_eq!((stage.http.requests().len(), stage.access("ann")), (requests, None));
+        let requests = stage.requests().len();
+        let parked = stage.park(&asked["state"], iss).expect("a request");
+        assert!(parked.is_err_and(|why| why.contains("another authorization server")));
+        assert_eq!((stage.requests().len(), stage.access("ann")), (requests, None));
     }
     let asked = stage.begin(&json!({}), None).expect("a URL");
     stage.clock.advance(Duration::from_hours(24));
-    assert_eq!(stage.finish(&asked["state"], None), None, "it has expired");
+    assert_eq!(stage.park(&asked["state"], None), None, "it has expired");
+}
+
+#[test]
+fn only_the_user_of_the_session_who_has_opened_the_page_connects_it() {
+    let stage = Stage::new();
+    let parked = || {
+        let asked = stage.begin(&json!({}), None).expect("a URL");
+        let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+        (asked["state"].clone(), code)
+    };
+    // Whoever has the page of one session cannot connect another one with its code.
+    let ((one, of_one), (two, _)) = (parked(), parked());
+    assert_eq!(stage.confirm("bob", &one, &of_one), Ok(false), "the session of another user");
+    assert_eq!(stage.confirm("ann", &two, &of_one), Ok(false), "the code of another session");
+    let (state, code) = parked();
+    assert_eq!(stage.confirm("ann", &state, "0000-0000"), Ok(false));
+    assert_eq!(stage.confirm("ann", &state, &code), Ok(false), "there is one attempt");
+    let early = stage.begin(&json!({}), None).expect("a URL");
+    assert_eq!(stage.confirm("ann", &early["state"], "0000-0000"), Ok(false), "before consent");
+    let (state, code) = parked();
+    stage.clock.advance(Duration::from_mins(10));
+    assert_eq!(stage.confirm("ann", &state, &code), Ok(false), "it has expired");
+    assert_eq!(stage.access("ann"), None);
+}
+
+#[test]
+fn a_failure_that_may_pass_leaves_the_code_valid() {
+    let stage = Stage::new();
+    let asked = stage.begin(&json!({}), None).expect("a URL");
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    stage.respond(503, &json!({}));
+    let failed = block_on(confirm(&stage.ports, &subject("ann"), &hash(&asked["state"]), &code));
+    assert!(failed.is_err_and(|error| error.is_transient()));
+    stage.respond(200, &json!({"access_token": "one", "token_type": "Bearer"}));
+    assert_eq!(stage.confirm("ann", &asked["state"], &code), Ok(true));
+    assert_eq!(stage.access("ann").as_deref(), Some("one"));
+    // A refusal is final.
+    let asked = stage.begin(&json!({}), None).expect("a URL");
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    stage.respond(400, &json!({"error": "invalid_grant"}));
+    assert!(stage.confirm("ann", &asked["state"], &code).is_err_and(|why| why.contains("invalid_grant")));
+    assert_eq!(stage.confirm("ann", &asked["state"], &code), Ok(false));
+}
+
+#[test]
+fn no_token_outlives_the_erasure_of_its_user() {
+    let stage = Stage::new();
+    let asked = stage.begin(&json!({}), None).expect("a URL");
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    let consents = Rc::clone(&stage.ports.consents);
+    stage.meanwhile(move || {
+        let erased = consents.erase(&"acme".into(), Some(&"ann".into())).now_or_never();
+        erased.expect("no wait").expect("a store that works");
+    });
+    stage.respond(200, &json!({"access_token": "one", "token_type": "Bearer"}));
+    assert_eq!(stage.confirm("ann", &asked["state"], &code), Ok(false));
+    assert_eq!(stage.access("ann"), None);
 }
 
 #[test]
@@ -166,8 +265,8 @@ fn a_client_of_the_definition_authenticates_itself() {
     let asked = stage.begin(&json!({}), None).expect("a URL");
     assert_eq!(asked["client_id"], "own");
     stage.respond(401, &json!({"error": "invalid_client", "error_description": "s3cret"}));
-    let finished = stage.finish(&asked["state"], None).expect("a request");
-    let why = finished.outcome.expect_err("refused");
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    let why = stage.confirm("ann", &asked["state"], &code).expect_err("refused");
     assert!(why.ends_with("status 401 and the error invalid_client"), "{why}");
     let sent = stage.last();
     assert!(sent.headers.contains(&("authorization".into(), "Basic b3duOnMzY3JldA==".into())));

@@ -54,11 +54,6 @@ impl<'a> Tokens<'a> {
         Ok(vault::get(self.ports, &self.key).await?.map(|(token, _)| token))
     }
 
-    /// Stores a new token.
-    pub(super) async fn put(&self, token: &Token) -> Result<(), McpError> {
-        vault::put(self.ports, &self.key, token, None).await
-    }
-
     /// Returns a valid token, refreshed if need be; `None` if the user has to give consent.
     pub async fn access(&self) -> Result<Option<String>, McpError> {
         for _ in 0..MAX_POLLS {
@@ -120,6 +115,9 @@ impl<'a> Tokens<'a> {
 
 /// Reads the response of a token endpoint. What it lacks is as in `before`.
 pub(super) fn issued(answer: &Answer, before: &Token, now: Timestamp) -> Result<Token, McpError> {
+    if matches!(answer.status, 408 | 429 | 500..) {
+        return Err(McpError::Issuer(answer.status));
+    }
     let is_bearer = text(&answer.body, "token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"));
     match text(&answer.body, "access_token") {
         Some(access) if answer.status == 200 && is_bearer => {

@@ -45,6 +45,17 @@ pub async fn put(
     Ok(ports.consents.put(key, &value, expires_at, ports.clock.now()).await?)
 }
 
+/// Stores a token in place of a request that has not changed since this version. Returns whether it did.
+pub async fn redeem(
+    ports: &Ports,
+    (request, version): (&ConsentKey, u64),
+    key: &ConsentKey,
+    token: &impl Serialize,
+) -> Result<bool, McpError> {
+    let value = sealed(ports, key, token)?;
+    Ok(ports.consents.redeem(request, version, key, &value).await?)
+}
+
 /// Replaces a value that has not changed since this version. Returns whether it did.
 pub async fn replace(
     ports: &Ports,

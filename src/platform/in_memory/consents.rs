@@ -46,13 +46,30 @@ impl ConsentStore for InMemoryConsents {
         Ok(())
     }
 
-    async fn take(&self, name: &str, now: Timestamp) -> DirectoryResult<Option<(ConsentKey, String)>> {
-        let mut all = self.0.borrow_mut();
+    async fn request(&self, name: &str, now: Timestamp) -> DirectoryResult<Option<(ConsentKey, Sealed)>> {
+        let all = self.0.borrow();
         let is_open = |key: &ConsentKey, end: Option<Timestamp>| {
             key.kind == ConsentKind::Request && key.name == name && end.is_none_or(|end| end > now)
         };
-        let found = all.iter().find(|(key, (_, end))| is_open(key, *end)).map(|(key, _)| key.clone());
-        Ok(found.and_then(|key| all.remove(&key).map(|(sealed, _)| (key, sealed.value))))
+        let found = all.iter().find(|(key, (_, end))| is_open(key, *end));
+        Ok(found.map(|(key, (sealed, _))| (key.clone(), sealed.clone())))
+    }
+
+    async fn redeem(
+        &self,
+        request: &ConsentKey,
+        version: u64,
+        token: &ConsentKey,
+        value: &str,
+    ) -> DirectoryResult<bool> {
+        let mut all = self.0.borrow_mut();
+        if all.get(request).is_none_or(|(own, _)| own.version != version) {
+            return Ok(false);
+        }
+        all.remove(request);
+        let version = all.get(token).map_or(0, |(sealed, _)| sealed.version) + 1;
+        all.insert(token.clone(), (Sealed { value: value.to_owned(), version }, None));
+        Ok(true)
     }
 
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()> {

@@ -23,10 +23,16 @@ struct RequestRow {
     tenant: String,
     user: String,
     value: String,
+    version: f64,
 }
 
 #[derive(Deserialize)]
 struct Done {}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number below 2^53")]
+fn sealed(value: String, version: f64) -> Sealed {
+    Sealed { value, version: version as u64 }
+}
 
 /// The condition on the row of a key, with [`key`] as the first parameters.
 const OF_KEY: &str = "tenant = ?1 AND user = ?2 AND kind = ?3 AND name = ?4";
@@ -45,13 +51,7 @@ impl<S: Sql> ConsentStore for SqlConsents<S> {
     async fn get(&self, of: &ConsentKey) -> DirectoryResult<Option<Sealed>> {
         let sql = format!("SELECT value, version FROM consents WHERE {OF_KEY}");
         let rows = self.0.batch(&[Statement::new(sql, key(of))]).await?;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a whole number below 2^53"
-        )]
-        let sealed = |SealedRow { value, version }| Sealed { value, version: version as u64 };
-        Ok(read::<SealedRow>(&rows, 0)?.into_iter().next().map(sealed))
+        Ok(read::<SealedRow>(&rows, 0)?.into_iter().next().map(|row| sealed(row.value, row.version)))
     }
 
     async fn put(
@@ -92,11 +92,11 @@ impl<S: Sql> ConsentStore for SqlConsents<S> {
         Ok(())
     }
 
-    async fn take(&self, name: &str, now: Timestamp) -> DirectoryResult<Option<(ConsentKey, String)>> {
-        let sql = "DELETE FROM consents WHERE kind = 'request' AND name = ?1 AND expires_at > ?2 \
-                   RETURNING tenant, user, value";
+    async fn request(&self, name: &str, now: Timestamp) -> DirectoryResult<Option<(ConsentKey, Sealed)>> {
+        let sql = "SELECT tenant, user, value, version FROM consents \
+                   WHERE kind = 'request' AND name = ?1 AND expires_at > ?2";
         let rows = self.0.batch(&[Statement::new(sql, [name.into(), now.into()])]).await?;
-        let request = |RequestRow { tenant, user, value }| {
+        let request = |RequestRow { tenant, user, value, version }| {
             let user = Some(UserId::from(user)).filter(|user| !user.is_empty());
             let key = ConsentKey {
                 tenant: TenantId::from(tenant),
@@ -104,9 +104,30 @@ impl<S: Sql> ConsentStore for SqlConsents<S> {
                 kind: ConsentKind::Request,
                 name: name.to_owned(),
             };
-            (key, value)
+            (key, sealed(value, version))
         };
         Ok(read::<RequestRow>(&rows, 0)?.into_iter().next().map(request))
+    }
+
+    async fn redeem(
+        &self,
+        request: &ConsentKey,
+        version: u64,
+        token: &ConsentKey,
+        value: &str,
+    ) -> DirectoryResult<bool> {
+        let put = format!(
+            "INSERT INTO consents (tenant, user, kind, name, version, value) \
+             SELECT ?1, ?2, ?6, ?7, 1, ?8 FROM consents WHERE {OF_KEY} AND version = ?5 \
+             ON CONFLICT (tenant, user, kind, name) DO UPDATE \
+             SET version = version + 1, expires_at = NULL, value = excluded.value RETURNING 1 AS done"
+        );
+        let delete = format!("DELETE FROM consents WHERE {OF_KEY} AND version = ?5");
+        let of_token = [token.kind.name().into(), token.name.as_str().into(), value.into()];
+        let of_request = with(request, [version.into()]);
+        let put = Statement::new(put, of_request.iter().cloned().chain(of_token).collect::<Vec<_>>());
+        let rows = self.0.batch(&[put, Statement::new(delete, of_request)]).await?;
+        Ok(!read::<Done>(&rows, 0)?.is_empty())
     }
 
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()> {

@@ -22,7 +22,7 @@ export function Waiting(props: Props) {
     case "question":
       return "url" in (props.call.payload as object) ? <Page {...props} /> : <Question {...props} />;
     case "auth":
-      return <Page {...props} />;
+      return <Consent {...props} />;
     case "plan":
       return <Plan {...props} />;
     case "external":
@@ -120,7 +120,30 @@ function Question({ call, session, store }: Props) {
   );
 }
 
-/** A page of another server that the person opens: to give consent or input there. */
+/** A page where the person gives consent. It then shows a code, which continues the call. */
+function Consent({ call, session, store }: Props) {
+  const { isBusy, run } = useRequest();
+  const code = useSignal("");
+  const { question, url } = call.payload as { question: string; url: string };
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    void run(store.answer(session, call, { action: "accept", content: { code: code.value.trim() } }));
+  };
+  return (
+    <form class="waiting" aria-label="Consent at another server" onSubmit={submit}>
+      <p>{question}</p>
+      <p><a href={url} target="_blank" rel="noopener noreferrer">{new URL(url).host}</a></p>
+      <div class="row">
+        <input aria-label="The code" placeholder="The code" value={code.value} maxLength={100} autocomplete="off"
+          onInput={(event) => (code.value = event.currentTarget.value)} />
+        <button type="submit" class="primary" disabled={isBusy || code.value.trim() === ""}>Connect</button>
+        <button type="button" disabled={isBusy} onClick={() => run(store.answer(session, call, { action: "decline" }))}>Decline</button>
+      </div>
+    </form>
+  );
+}
+
+/** A page of another server that the person opens to give input there. */
 function Page({ call, session, store }: Props) {
   const { isBusy, run } = useRequest();
   const { question, url } = call.payload as { question: string; url: string };

@@ -1,0 +1,39 @@
+//! A request for consent as it is stored until the user has confirmed it.
+
+use super::client::Client;
+use crate::types::Timestamp;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// A request that waits for the user.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Request {
+    pub verifier: String,
+    pub redirect_uri: String,
+    pub client: Client,
+    pub issuer: String,
+    pub names_itself: bool,
+    pub token_endpoint: String,
+    /// The URL of the server.
+    pub server: String,
+    /// The identifier of the server.
+    pub resource: String,
+    pub scope: Option<String>,
+    /// What the authorization server has sent back.
+    pub parked: Option<Parked>,
+}
+
+/// The code of an authorization server that waits for the user.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Parked {
+    pub code: String,
+    pub confirmation: String,
+    /// Until when the user can confirm it.
+    pub until: Timestamp,
+}
+
+/// Returns the name under which a request with this state is stored, so that the store does not have the state.
+pub(super) fn hash(state: &str) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(state))
+}
