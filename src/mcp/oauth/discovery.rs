@@ -28,8 +28,10 @@ pub(super) struct Issuer {
     pub takes_client_metadata: bool,
     /// How clients authenticate at the token endpoint.
     pub auth_methods: Option<Vec<String>>,
-    /// Whether it names itself when it sends the user back (RFC 9207).
-    pub names_itself: bool,
+    /// Whether it must name itself when it sends the user back (RFC 9207): it says that it does, or its page and its token
+    /// endpoint are on different origins. Otherwise the metadata of one server could name the page of another one, whose
+    /// code the first would get.
+    pub must_name_itself: bool,
     pub scopes: Vec<String>,
 }
 
@@ -109,14 +111,17 @@ fn parse(issuer: String, found: &Value) -> Result<Issuer, McpError> {
             .ok_or_else(|| malformed("the metadata of the authorization server lacks an endpoint"))
     };
     let is = |name: &str| found.get(name) == Some(&Value::Bool(true));
+    let authorization_endpoint = endpoint("authorization_endpoint")?;
+    let token_endpoint = endpoint("token_endpoint")?;
+    let has_one_origin = parsed(&authorization_endpoint)?.origin() == parsed(&token_endpoint)?.origin();
     Ok(Issuer {
         issuer,
-        authorization_endpoint: endpoint("authorization_endpoint")?,
-        token_endpoint: endpoint("token_endpoint")?,
+        must_name_itself: !has_one_origin || is("authorization_response_iss_parameter_supported"),
+        authorization_endpoint,
+        token_endpoint,
         registration_endpoint: text(found, "registration_endpoint"),
         takes_client_metadata: is("client_id_metadata_document_supported"),
         auth_methods: list(found, "token_endpoint_auth_methods_supported"),
-        names_itself: is("authorization_response_iss_parameter_supported"),
         scopes: list(found, "scopes_supported").unwrap_or_default(),
     })
 }

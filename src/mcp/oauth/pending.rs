@@ -13,7 +13,8 @@ pub(super) struct Request {
     pub redirect_uri: String,
     pub client: Client,
     pub issuer: String,
-    pub names_itself: bool,
+    /// Whether the authorization server must name itself when it sends the user back.
+    pub must_name_itself: bool,
     pub token_endpoint: String,
     /// The URL of the server.
     pub server: String,

@@ -34,8 +34,9 @@ pub(in crate::mcp) async fn park(
     let Some(user) = key.user.clone().filter(|_| request.parked.is_none()) else { return Ok(None) };
     let is_other = reply.iss.as_ref().is_some_and(|iss| *iss != request.issuer);
     let refusal = match &reply.code {
-        _ if is_other || (request.names_itself && reply.iss.is_none()) => {
-            "another authorization server has sent the user back"
+        _ if is_other => "another authorization server has sent the user back",
+        _ if request.must_name_itself && reply.iss.is_none() => {
+            "the authorization server that has sent the user back does not name itself"
         }
         None => "the user has not given consent",
         Some(code) => {

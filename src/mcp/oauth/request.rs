@@ -74,7 +74,7 @@ pub(in crate::mcp) async fn begin(
         redirect_uri,
         client,
         issuer: issuer.issuer,
-        names_itself: issuer.names_itself,
+        must_name_itself: issuer.must_name_itself,
         token_endpoint: issuer.token_endpoint,
         server: subject.resource.clone(),
         resource: resource.id,

@@ -168,16 +168,24 @@ fn a_code_becomes_a_token_of_its_user() {
 #[test]
 fn a_code_of_another_authorization_server_is_not_exchanged() {
     let stage = Stage::new();
-    for (names_itself, iss) in
-        [(false, Some("https://evil.example.com")), (true, Some("https://as.example.com/x/")), (true, None)]
-    {
-        let more = json!({"authorization_response_iss_parameter_supported": names_itself});
-        let asked = stage.begin(&more, None).expect("a URL");
+    let names_itself = json!({"authorization_response_iss_parameter_supported": true});
+    // The page of an honest server, whose code would go to another one.
+    let two_origins = json!({"token_endpoint": "https://evil.example.com/token"});
+    for (more, iss) in [
+        (&json!({}), Some("https://evil.example.com")),
+        (&names_itself, Some("https://as.example.com/x/")),
+        (&names_itself, None),
+        (&two_origins, Some("https://honest.example.com")),
+        (&two_origins, None),
+    ] {
+        let asked = stage.begin(more, None).expect("a URL");
         let requests = stage.requests().len();
         let parked = stage.park(&asked["state"], iss).expect("a request");
-        assert!(parked.is_err_and(|why| why.contains("another authorization server")));
+        assert!(parked.is_err_and(|why| why.contains("authorization server")));
         assert_eq!((stage.requests().len(), stage.access("ann")), (requests, None));
     }
+    let asked = stage.begin(&two_origins, None).expect("a URL");
+    assert!(stage.park(&asked["state"], Some("https://as.example.com/x")).expect("a request").is_ok());
     let asked = stage.begin(&json!({}), None).expect("a URL");
     stage.clock.advance(Duration::from_hours(24));
     assert_eq!(stage.park(&asked["state"], None), None, "it has expired");
