@@ -27,7 +27,9 @@ const name = `suite-${randomUUID().slice(0, 8)}`;
 const oauth = { auth: "oauth" };
 if (client_id) {
   await native("PUT", "/v1/secrets/SUITE", { value: client_secret });
-  oauth.oauth_client = { id: client_id, secret: "SUITE" };
+  const { origin } = new URL(process.argv.at(-1));
+  const metadata = await (await fetch(`${origin}/.well-known/oauth-protected-resource/mcp`)).json();
+  oauth.oauth_client = { id: client_id, secret: "SUITE", issuer: metadata.authorization_servers[0] };
 }
 const server = { url: process.argv.at(-1), ...(needsConsent ? oauth : {}) };
 await native("PUT", `/v1/agents/${name}`, { model: "demo/echo", mcp_servers: { s: server } });

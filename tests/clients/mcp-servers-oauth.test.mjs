@@ -297,10 +297,14 @@ if (phase === "all") {
 
   test("a definition has no other credentials", async () => {
     const c = { url: address("/guarded?key=${secret:A}"), auth: "oauth", headers: { Authorization: "x" } };
-    const d = { url: address("/open"), oauth_client: { id: "a" } };
+    const d = { url: address("/open"), oauth_client: { id: "a", issuer: "x" } };
     const pushed = await native("PUT", "/v1/agents/refused", { mcp_servers: { c, d } });
     const pointers = JSON.parse(pushed.text).errors.map(({ pointer }) => pointer);
-    assert.deepEqual(pointers, ["/mcp_servers/c/url", "/mcp_servers/c/headers", "/mcp_servers/d/oauth_client"]);
+    const expected = ["/mcp_servers/c/url", "/mcp_servers/c/headers", "/mcp_servers/d/oauth_client"];
+    assert.deepEqual(pointers, expected);
+    const e = { url: address("/guarded"), auth: "oauth", oauth_client: { id: "a", issuer: "x" } };
+    const of_client = await native("PUT", "/v1/agents/refused", { mcp_servers: { e } });
+    assert.equal(JSON.parse(of_client.text).errors[0].pointer, "/mcp_servers/e/oauth_client/issuer");
   });
 }
 

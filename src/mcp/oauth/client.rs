@@ -70,6 +70,10 @@ pub(super) async fn of(
     public_url: &str,
 ) -> Result<Client, McpError> {
     if let Some(own) = &server.oauth_client {
+        if own.issuer != issuer.issuer {
+            let why = "it names an authorization server that is not the `issuer` of `oauth_client`";
+            return Err(McpError::Consent(why.into()));
+        }
         let Some(name) = &own.secret else {
             return Ok(Client { id: own.id.clone(), secret: None, method: Method::None });
         };

@@ -268,8 +268,12 @@ fn metadata_that_do_not_fit_are_refused() {
 #[test]
 fn a_client_of_the_definition_authenticates_itself() {
     let mut stage = Stage::new();
-    stage.server.oauth_client =
-        serde_json::from_value(json!({"id": "own", "secret": "CRM"})).expect("a client");
+    let client =
+        |issuer: &str| serde_json::from_value(json!({"id": "own", "secret": "CRM", "issuer": issuer}));
+    // The server decides which authorization server it names, and must not get the secret by that.
+    stage.server.oauth_client = client("https://as.example.com").expect("a client");
+    assert!(stage.begin(&json!({}), None).expect_err("refused").contains("not the `issuer`"));
+    stage.server.oauth_client = client("https://as.example.com/x").expect("a client");
     let asked = stage.begin(&json!({}), None).expect("a URL");
     assert_eq!(asked["client_id"], "own");
     stage.respond(401, &json!({"error": "invalid_client", "error_description": "s3cret"}));
