@@ -1,6 +1,7 @@
 //! What the client needs of a deployment.
 
 use crate::ports::{AllowedHosts, Clock, ConsentStore, Entropy, Http, Sealer, Secrets};
+use futures::future::LocalBoxFuture;
 use std::rc::Rc;
 
 /// What all connections need.
@@ -17,6 +18,8 @@ pub struct Ports {
     pub consents: Rc<dyn ConsentStore>,
     /// Encrypts consent.
     pub sealer: Rc<dyn Sealer>,
+    /// Runs work that does not end with the call that has started it.
+    pub spawn: Box<dyn Fn(LocalBoxFuture<'static, ()>)>,
     /// The source of randomness.
     pub entropy: Rc<dyn Entropy>,
     /// The address of the deployment, to which authorization servers send users back.

@@ -71,6 +71,7 @@ fn ports(http: &Rc<ScriptedHttp>, clock: &ManualClock) -> Ports {
         hosts: AllowedHosts::parse("*"),
         consents: Rc::<InMemoryConsents>::default(),
         sealer: Rc::new(PlainSealer),
+        spawn: Box::new(drop),
         entropy: Rc::<SeededEntropy>::default(),
         public_url: Some("https://agents.example.com".into()),
     }

@@ -128,6 +128,7 @@ fn agents(
         hosts: AllowedHosts::parse("*"),
         consents: Rc::<InMemoryConsents>::default(),
         sealer: Rc::new(PlainSealer),
+        spawn: Box::new(drop),
         entropy: Rc::<SeededEntropy>::default(),
         public_url: None,
     };

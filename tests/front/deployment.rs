@@ -85,6 +85,7 @@ pub fn agents(
                 hosts: AllowedHosts::parse("*"),
                 consents,
                 sealer: Rc::new(PlainSealer),
+                spawn: Box::new(drop),
                 entropy: Rc::<SeededEntropy>::default(),
                 public_url: None,
             },

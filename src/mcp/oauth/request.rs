@@ -9,7 +9,7 @@ use crate::mcp::{elicitation::page, error::McpError, server::McpServer};
 use crate::ports::consents::ConsentKind;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use url::Url;
 
 /// How long the user can use the URL. A call that still waits gets another one if it is answered.
@@ -33,7 +33,7 @@ pub(in crate::mcp) struct Asked {
 /// # Errors
 /// The metadata of the server or of its authorization server does not allow it.
 pub(in crate::mcp) async fn begin(
-    ports: &Ports,
+    ports: &Rc<Ports>,
     subject: &Subject,
     server: &McpServer,
     challenge: &Challenge,

@@ -1,15 +1,19 @@
-use super::{Asked, Challenge, Subject, Tokens, begin, confirm, park, pending::hash};
-use crate::mcp::{McpServer, Ports};
-use crate::platform::in_memory::{InMemoryConsents, ManualClock, PlainSealer, ScriptedHttp, SeededEntropy};
+use super::{Asked, Challenge, Subject, Tokens, begin, confirm, park, pending::hash, vault::key};
+use crate::mcp::{McpError, McpServer, Ports};
+use crate::platform::in_memory::{
+    InMemoryConsents, ManualClock, PlainSealer, ScriptedHttp, SeededEntropy, TaskPool,
+};
 use crate::ports::{
-    AllowedHosts, Http, HttpError, HttpRequest, HttpResponse, Secrets, directory::DirectoryError,
+    AllowedHosts, Http, HttpError, HttpRequest, HttpResponse, Secrets, Spawner,
+    consents::{ConsentKind, Sealed},
+    directory::DirectoryError,
 };
 use crate::types::{ConsentPage, ConsentReply, TenantId, Timestamp};
 use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, pin::pin, rc::Rc, time::Duration};
 use url::Url;
 
 struct Vault;
@@ -41,13 +45,16 @@ impl Http for Network {
 struct Stage {
     network: Rc<Network>,
     clock: ManualClock,
-    ports: Ports,
+    ports: Rc<Ports>,
     server: McpServer,
+    tasks: Rc<TaskPool>,
 }
 
 impl Stage {
     fn new() -> Self {
         let (network, clock) = (Rc::<Network>::default(), ManualClock::at(Timestamp(1_000_000)));
+        let tasks = Rc::<TaskPool>::default();
+        let spawner = Rc::clone(&tasks);
         let ports = Ports {
             http: network.clone(),
             secrets: Rc::new(Vault),
@@ -55,11 +62,12 @@ impl Stage {
             hosts: AllowedHosts::parse("*"),
             consents: Rc::<InMemoryConsents>::default(),
             sealer: Rc::new(PlainSealer),
+            spawn: Box::new(move |work| spawner.spawn(work)),
             entropy: Rc::<SeededEntropy>::default(),
             public_url: Some("https://agents.example.com".into()),
         };
         let server = McpServer { url: "https://crm.example.com/mcp".into(), ..McpServer::default() };
-        Self { network, clock, ports, server }
+        Self { network, clock, ports: Rc::new(ports), server, tasks }
     }
 
     fn respond(&self, status: u16, body: &Value) {
@@ -112,8 +120,28 @@ impl Stage {
         confirmed.map_err(|error| error.to_string())
     }
 
+    fn tokens(&self, user: &str) -> Tokens {
+        Tokens::new(&self.ports, &subject(user))
+    }
+
     fn access(&self, user: &str) -> Option<String> {
-        block_on(Tokens::new(&self.ports, &subject(user)).access()).expect("a token or none")
+        self.try_access(user).expect("a token or none")
+    }
+
+    fn try_access(&self, user: &str) -> Result<Option<String>, McpError> {
+        let tokens = self.tokens(user);
+        let mut access = pin!(tokens.access());
+        let early = access.as_mut().now_or_never();
+        self.tasks.run();
+        early.unwrap_or_else(|| block_on(access))
+    }
+
+    /// Connects a user with this token.
+    fn connect(&self, token: &Value) {
+        let asked = self.begin(&json!({}), None).expect("a URL");
+        let code = self.park(&asked["state"], None).expect("a request").expect("a code");
+        self.respond(200, token);
+        assert_eq!(self.confirm("ann", &asked["state"], &code), Ok(true));
     }
 
     fn last(&self) -> HttpRequest {
@@ -158,7 +186,7 @@ fn a_code_becomes_a_token_of_its_user() {
     assert_eq!(stage.access("ann").as_deref(), Some("two"));
     assert_eq!(form(&stage.last())["refresh_token"], "r1");
     stage.respond(503, &json!({}));
-    let down = block_on(Tokens::new(&stage.ports, &subject("ann")).access());
+    let down = stage.try_access("ann");
     assert!(down.is_err_and(|error| error.to_string().contains("status 503")));
     stage.respond(400, &json!({"error": "invalid_grant"}));
     assert_eq!(stage.access("ann"), None);
@@ -282,4 +310,55 @@ fn a_client_of_the_definition_authenticates_itself() {
     assert!(why.ends_with("status 401 and the error invalid_client"), "{why}");
     let sent = stage.last();
     assert!(sent.headers.contains(&("authorization".into(), "Basic b3duOnMzY3JldA==".into())));
+}
+
+fn tokens(access: &str, refresh: &str) -> Value {
+    json!({"access_token": access, "refresh_token": refresh, "expires_in": 3600, "token_type": "Bearer"})
+}
+
+#[test]
+fn a_refresh_ends_though_its_call_is_dropped() {
+    let stage = Stage::new();
+    stage.connect(&tokens("one", "r1"));
+    stage.clock.advance(Duration::from_hours(1));
+    stage.respond(200, &tokens("two", "r2"));
+    // The call ends before its response arrives.
+    assert!(stage.tokens("ann").access().now_or_never().is_none());
+    stage.tasks.run();
+    assert_eq!(stage.access("ann").as_deref(), Some("two"));
+}
+
+#[test]
+fn a_refused_token_does_not_disturb_its_refresh() {
+    let stage = Stage::new();
+    stage.connect(&tokens("one", "r1"));
+    // A refusal makes it expire.
+    block_on(stage.tokens("ann").refuse("one")).expect("a store that works");
+    stage.respond(200, &tokens("two", "r2"));
+    let another = stage.tokens("ann");
+    // Another call is refused while the token is refreshed.
+    stage.meanwhile(move || {
+        another.refuse("one").now_or_never().expect("no wait").expect("a store that works");
+    });
+    assert_eq!(stage.access("ann").as_deref(), Some("two"));
+    assert_eq!(stage.access("ann").as_deref(), Some("two"), "it is stored");
+}
+
+#[test]
+fn a_refreshed_token_replaces_one_that_was_changed_meanwhile() {
+    let stage = Stage::new();
+    stage.connect(&tokens("one", "r1"));
+    stage.clock.advance(Duration::from_hours(1));
+    stage.respond(200, &tokens("two", "r2"));
+    let consents = Rc::clone(&stage.ports.consents);
+    stage.meanwhile(move || {
+        let of = subject("ann");
+        let key = key(&of.tenant, Some(&of.user), ConsentKind::Token, &of.resource);
+        let Sealed { value, version } =
+            consents.get(&key).now_or_never().expect("no wait").expect("a store").expect("a token");
+        let replaced = consents.replace(&key, &value, version).now_or_never().expect("no wait");
+        assert_eq!(replaced, Ok(true));
+    });
+    assert_eq!(stage.access("ann").as_deref(), Some("two"));
+    assert_eq!(stage.access("ann").as_deref(), Some("two"), "it is stored");
 }

@@ -6,9 +6,10 @@ use super::{Answer, Ports, Subject, send, text};
 use crate::mcp::error::McpError;
 use crate::ports::consents::{ConsentKey, ConsentKind};
 use crate::types::Timestamp;
+use futures::{FutureExt, channel::oneshot};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 /// How long before its end a token is refreshed.
 const MARGIN: Duration = Duration::from_secs(30);
@@ -37,58 +38,80 @@ pub(super) struct Token {
     pub refreshing_until: Option<Timestamp>,
 }
 
+impl Token {
+    fn is_refreshed_by_another(&self, now: Timestamp) -> bool {
+        self.refreshing_until.is_some_and(|until| until > now)
+    }
+}
+
 /// The tokens of a user for a server.
-pub(in crate::mcp) struct Tokens<'a> {
-    ports: &'a Ports,
+#[derive(Clone)]
+pub(in crate::mcp) struct Tokens {
+    ports: Rc<Ports>,
     key: ConsentKey,
 }
 
-impl<'a> Tokens<'a> {
-    pub fn new(ports: &'a Ports, subject: &Subject) -> Self {
+impl Tokens {
+    pub fn new(ports: &Rc<Ports>, subject: &Subject) -> Self {
         let key = key(&subject.tenant, Some(&subject.user), ConsentKind::Token, &subject.resource);
-        Self { ports, key }
+        Self { ports: Rc::clone(ports), key }
     }
 
     /// Returns the stored token.
     pub(super) async fn stored(&self) -> Result<Option<Token>, McpError> {
-        Ok(vault::get(self.ports, &self.key).await?.map(|(token, _)| token))
+        Ok(self.read().await?.map(|(token, _)| token))
     }
 
     /// Returns a valid token, refreshed if need be; `None` if the user has to give consent.
     pub async fn access(&self) -> Result<Option<String>, McpError> {
         for _ in 0..MAX_POLLS {
-            let Some((token, version)) = vault::get::<Token>(self.ports, &self.key).await? else {
-                return Ok(None);
-            };
+            let Some((token, version)) = self.read().await? else { return Ok(None) };
             let now = self.ports.clock.now();
             if token.expires_at.is_none_or(|end| end > now + MARGIN) {
                 return Ok(Some(token.access));
             }
             let Some(refresh) = token.refresh.clone() else { return Ok(None) };
             // A refresh token may be valid once, so only one call uses it.
-            if token.refreshing_until.is_some_and(|until| until > now) {
+            if token.is_refreshed_by_another(now) {
                 self.ports.clock.sleep(POLL).await;
                 continue;
             }
             let claimed = Token { refreshing_until: Some(now + LEASE), ..token.clone() };
-            if vault::replace(self.ports, &self.key, &claimed, version).await? {
-                return self.refresh(token, &refresh, version + 1).await;
+            if vault::replace(&self.ports, &self.key, &claimed, version).await? {
+                return self.start_refresh(token, refresh, version + 1).await;
             }
         }
         Err(McpError::Consent("its token is being refreshed; try again".into()))
     }
 
+    /// Refreshes a token in a task of its own: a call that ends early must not lose the new refresh token.
+    async fn start_refresh(
+        &self,
+        token: Token,
+        refresh: String,
+        version: u64,
+    ) -> Result<Option<String>, McpError> {
+        let (sender, refreshed) = oneshot::channel();
+        let own = self.clone();
+        let work = async move {
+            // Without a receiver, the stored token is all that is needed.
+            let _ = sender.send(own.refresh(token, &refresh, version).await);
+        };
+        (self.ports.spawn)(work.boxed_local());
+        refreshed.await.unwrap_or(Err(McpError::Unreachable))
+    }
+
     async fn refresh(&self, token: Token, refresh: &str, version: u64) -> Result<Option<String>, McpError> {
         let params =
             [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &token.resource)];
-        let answer = send(self.ports, token.client.request(&token.token_endpoint, &params)).await;
+        let answer = send(&self.ports, token.client.request(&token.token_endpoint, &params)).await;
         let refreshed = answer.and_then(|answer| match answer.status {
             400..=403 => Ok(None),
             _ => issued(&answer, &token, self.ports.clock.now()).map(Some),
         });
         match refreshed {
             Ok(Some(new)) => {
-                vault::replace(self.ports, &self.key, &new, version).await?;
+                self.put_refreshed(&new, refresh, version).await?;
                 Ok(Some(new.access))
             }
             Ok(None) => {
@@ -96,20 +119,42 @@ impl<'a> Tokens<'a> {
                 Ok(None)
             }
             Err(error) => {
-                vault::replace(self.ports, &self.key, &token, version).await?;
+                vault::replace(&self.ports, &self.key, &token, version).await?;
                 Err(error)
             }
         }
     }
 
-    /// Treats a token that the server has refused as expired.
-    pub async fn refuse(&self, access: &str) -> Result<(), McpError> {
-        let stored = vault::get::<Token>(self.ports, &self.key).await?;
-        if let Some((token, version)) = stored.filter(|(token, _)| token.access == access) {
-            let expired = Token { expires_at: Some(self.ports.clock.now()), ..token };
-            vault::replace(self.ports, &self.key, &expired, version).await?;
+    /// Stores a refreshed token. If the row has changed but still has the refresh token that was used, which is not valid any
+    /// more, the new one takes its place.
+    async fn put_refreshed(&self, new: &Token, used: &str, mut version: u64) -> Result<(), McpError> {
+        while !vault::replace(&self.ports, &self.key, new, version).await? {
+            match self.read().await? {
+                Some((token, current)) if token.refresh.as_deref() == Some(used) => version = current,
+                // The user has connected again, or was erased.
+                _ => break,
+            }
         }
         Ok(())
+    }
+
+    /// Treats a token that the server has refused as expired, unless it is being refreshed already.
+    pub async fn refuse(&self, access: &str) -> Result<(), McpError> {
+        let now = self.ports.clock.now();
+        let is_valid = |token: &Token| {
+            token.access == access
+                && token.expires_at.is_none_or(|end| end > now)
+                && !token.is_refreshed_by_another(now)
+        };
+        if let Some((token, version)) = self.read().await?.filter(|(token, _)| is_valid(token)) {
+            let expired = Token { expires_at: Some(now), ..token };
+            vault::replace(&self.ports, &self.key, &expired, version).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<Option<(Token, u64)>, McpError> {
+        vault::get(&self.ports, &self.key).await
     }
 }
 

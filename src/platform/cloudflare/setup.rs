@@ -222,6 +222,7 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
                     hosts: loaded.config.mcp_allow.clone(),
                     consents: Rc::new(SqlConsents(shards(&env)?.root().clone())),
                     sealer: Rc::new(AdminSealer::new(loaded.config.admin_key.as_deref(), entropy())),
+                    spawn: Box::new(wasm_bindgen_futures::spawn_local),
                     entropy: entropy(),
                     public_url: loaded.config.public_url.clone(),
                 },
