@@ -2,13 +2,22 @@
 
 use super::discovery::Issuer;
 use super::vault::{self, key};
-use super::{CALLBACK, CLIENT_METADATA, Ports, Subject, post, send, text};
+use super::{Answer, CALLBACK, CLIENT_METADATA, Ports, Subject, post, send, text};
 use crate::mcp::{error::McpError, server::McpServer};
-use crate::ports::{HttpRequest, consents::ConsentKind, secrets};
+use crate::ports::{
+    HttpRequest,
+    consents::{ConsentKey, ConsentKind},
+    secrets,
+};
+use crate::types::{TenantId, Timestamp};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use form_urlencoded::{Serializer, byte_serialize};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long a registered client is used. An authorization server that has dropped it says so to the user only.
+const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 
 /// How a client authenticates at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,9 +36,17 @@ pub(super) struct Client {
     method: Method,
 }
 
+/// A client that has registered itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct Registered {
+    client: Client,
+    /// Until when it is used for requests for consent.
+    until: Timestamp,
+}
+
 impl Client {
     /// Returns the request to a token endpoint.
-    pub fn request(&self, endpoint: &str, params: &[(&str, &str)]) -> HttpRequest {
+    fn request(&self, endpoint: &str, params: &[(&str, &str)]) -> HttpRequest {
         let mut form = Serializer::new(String::new());
         form.extend_pairs(params);
         if self.method != Method::ClientSecretBasic {
@@ -86,8 +103,11 @@ pub(super) async fn of(
         let id = text(&metadata, "client_id").unwrap_or_default();
         return Ok(Client { id, secret: None, method: Method::None });
     }
-    let key = key(&subject.tenant, None, ConsentKind::Client, &format!("{} {public_url}", issuer.issuer));
-    if let Some((client, _)) = vault::get(ports, &key).await? {
+    let key = row(&subject.tenant, &issuer.issuer, public_url);
+    let now = ports.clock.now();
+    if let Some((Registered { client, until }, _)) = vault::get(ports, &key).await?
+        && until > now
+    {
         return Ok(client);
     }
     let Some(endpoint) = &issuer.registration_endpoint else {
@@ -95,9 +115,37 @@ pub(super) async fn of(
             "its authorization server registers no clients: set `oauth_client` in the agent's definition";
         return Err(McpError::Consent(why.into()));
     };
-    let client = register(ports, issuer, endpoint, metadata).await?;
-    vault::put(ports, &key, &client, None).await?;
-    Ok(client)
+    let registered = register(ports, issuer, endpoint, metadata).await?;
+    vault::put(ports, &key, &registered, None).await?;
+    Ok(registered.client)
+}
+
+/// Returns the key of a registered client.
+fn row(tenant: &TenantId, issuer: &str, public_url: &str) -> ConsentKey {
+    key(tenant, None, ConsentKind::Client, &format!("{issuer} {public_url}"))
+}
+
+/// Sends a request to a token endpoint. A registered client that the authorization server does not know any more is
+/// registered anew for the next request for consent.
+pub(super) async fn ask(
+    ports: &Ports,
+    tenant: &TenantId,
+    (issuer, endpoint): (&str, &str),
+    client: &Client,
+    params: &[(&str, &str)],
+) -> Result<Answer, McpError> {
+    let answer = send(ports, client.request(endpoint, params)).await?;
+    if answer.body.get("error").is_some_and(|error| error == "invalid_client")
+        && let Some(public_url) = &ports.public_url
+    {
+        let key = row(tenant, issuer, public_url);
+        if let Some((registered, version)) = vault::get::<Registered>(ports, &key).await?
+            && registered.client == *client
+        {
+            ports.consents.delete(&key, version).await?;
+        }
+    }
+    Ok(answer)
 }
 
 async fn register(
@@ -105,7 +153,7 @@ async fn register(
     issuer: &Issuer,
     endpoint: &str,
     mut metadata: Value,
-) -> Result<Client, McpError> {
+) -> Result<Registered, McpError> {
     let preferred = method(issuer, &[Method::None, Method::ClientSecretBasic, Method::ClientSecretPost])?;
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("client_id");
@@ -127,7 +175,13 @@ async fn register(
     let chosen =
         answer.body.get("token_endpoint_auth_method").and_then(|method| Method::deserialize(method).ok());
     let method = chosen.unwrap_or(preferred);
-    Ok(Client { id, secret, method })
+    let now = ports.clock.now();
+    // 0 means that it does not expire.
+    let secret_end =
+        answer.body.get("client_secret_expires_at").and_then(Value::as_u64).filter(|end| *end > 0);
+    let secret_end = secret_end.map(|seconds| Timestamp(seconds.saturating_mul(1_000)));
+    let until = secret_end.into_iter().chain([now + MAX_AGE]).min().unwrap_or(now);
+    Ok(Registered { client: Client { id, secret, method }, until })
 }
 
 /// Returns the first of these methods that an authorization server supports.

@@ -4,14 +4,15 @@
 //! URL. So the code of the authorization server is only parked, and the browser shows a confirmation code. The code is
 //! exchanged when the call that waits gets the confirmation code as its answer.
 
+use super::client;
 use super::confirmation;
 use super::pending::{Parked, Request, hash};
 use super::token::{Token, issued};
 use super::vault::{self, key};
-use super::{Ports, Subject, send};
+use super::{Ports, Subject};
 use crate::mcp::error::McpError;
 use crate::ports::consents::ConsentKind;
-use crate::types::{ConsentPage, ConsentReply, Timestamp};
+use crate::types::{ConsentPage, ConsentReply, TenantId, Timestamp};
 use std::time::Duration;
 
 /// How long the user can enter the confirmation code. Codes of authorization servers are valid for at most 10 minutes, too.
@@ -75,7 +76,7 @@ pub(in crate::mcp) async fn confirm(
         ports.consents.delete(&key, version).await?;
         return Ok(false);
     };
-    match exchange(ports, &request, &parked.code, now).await {
+    match exchange(ports, &subject.tenant, &request, &parked.code, now).await {
         Ok(token) => {
             let of_token = key_of(ConsentKind::Token, &subject.resource);
             vault::redeem(ports, (&key, version), &of_token, &token).await
@@ -89,7 +90,13 @@ pub(in crate::mcp) async fn confirm(
     }
 }
 
-async fn exchange(ports: &Ports, request: &Request, code: &str, now: Timestamp) -> Result<Token, McpError> {
+async fn exchange(
+    ports: &Ports,
+    tenant: &TenantId,
+    request: &Request,
+    code: &str,
+    now: Timestamp,
+) -> Result<Token, McpError> {
     let params = [
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -97,7 +104,8 @@ async fn exchange(ports: &Ports, request: &Request, code: &str, now: Timestamp) 
         ("code_verifier", &request.verifier),
         ("resource", &request.resource),
     ];
-    let answer = send(ports, request.client.request(&request.token_endpoint, &params)).await?;
+    let at = (&*request.issuer, &*request.token_endpoint);
+    let answer = client::ask(ports, tenant, at, &request.client, &params).await?;
     let empty = Token {
         access: String::new(),
         refresh: None,

@@ -85,6 +85,12 @@ impl Stage {
 
     /// Makes a request for consent at an authorization server with these metadata. Returns the parameters of the URL.
     fn begin(&self, more: &Value, scope: Option<&str>) -> Result<BTreeMap<String, String>, String> {
+        self.metadata(more);
+        self.ask(scope)
+    }
+
+    /// Queues the metadata of a server and of its authorization server.
+    fn metadata(&self, more: &Value) {
         let mut issuer = json!({
             "issuer": "https://as.example.com/x", "authorization_endpoint": "https://as.example.com/x/authorize",
             "token_endpoint": "https://as.example.com/x/token", "code_challenge_methods_supported": ["S256"],
@@ -95,6 +101,9 @@ impl Stage {
             "resource": "https://crm.example.com/mcp", "authorization_servers": ["https://as.example.com/x"],
         }));
         self.respond(200, &issuer);
+    }
+
+    fn ask(&self, scope: Option<&str>) -> Result<BTreeMap<String, String>, String> {
         let challenge = Challenge { scope: scope.map(str::to_owned), ..Challenge::default() };
         let asked = block_on(begin(&self.ports, &subject("ann"), &self.server, &challenge));
         let Asked { request, url } = asked.map_err(|error| error.to_string())?;
@@ -361,4 +370,36 @@ fn a_refreshed_token_replaces_one_that_was_changed_meanwhile() {
     });
     assert_eq!(stage.access("ann").as_deref(), Some("two"));
     assert_eq!(stage.access("ann").as_deref(), Some("two"), "it is stored");
+}
+
+#[test]
+fn a_registered_client_is_used_until_it_ends() {
+    let stage = Stage::new();
+    let register = json!({
+        "client_id_metadata_document_supported": false, "registration_endpoint": "https://as.example.com/register",
+        "token_endpoint_auth_methods_supported": ["client_secret_post"],
+    });
+    // The response to a registration is the third one of a request for consent.
+    let begin = |client: Option<&Value>| {
+        stage.metadata(&register);
+        client.iter().for_each(|client| stage.respond(201, client));
+        stage.ask(None).expect("a URL")
+    };
+    let client =
+        |id: &str, end: u64| json!({"client_id": id, "client_secret": "s", "client_secret_expires_at": end});
+    // The clock is at 1,000 seconds.
+    assert_eq!(begin(Some(&client("one", 1_600)))["client_id"], "one");
+    assert_eq!(begin(None)["client_id"], "one");
+    stage.clock.advance(Duration::from_mins(10));
+    assert_eq!(begin(Some(&client("two", 0)))["client_id"], "two");
+    stage.clock.advance(Duration::from_hours(29 * 24));
+    let asked = begin(None);
+    assert_eq!(asked["client_id"], "two");
+    // The authorization server does not know it any more.
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    stage.respond(401, &json!({"error": "invalid_client"}));
+    assert!(stage.confirm("ann", &asked["state"], &code).is_err_and(|why| why.contains("invalid_client")));
+    assert_eq!(begin(Some(&client("three", 0)))["client_id"], "three");
+    stage.clock.advance(Duration::from_hours(30 * 24));
+    assert_eq!(begin(Some(&client("four", 0)))["client_id"], "four");
 }

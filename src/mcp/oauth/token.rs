@@ -1,8 +1,8 @@
 //! The tokens of users.
 
-use super::client::Client;
+use super::client::{self, Client};
 use super::vault::{self, key};
-use super::{Answer, Ports, Subject, send, text};
+use super::{Answer, Ports, Subject, text};
 use crate::mcp::error::McpError;
 use crate::ports::consents::{ConsentKey, ConsentKind};
 use crate::types::Timestamp;
@@ -104,7 +104,8 @@ impl Tokens {
     async fn refresh(&self, token: Token, refresh: &str, version: u64) -> Result<Option<String>, McpError> {
         let params =
             [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &token.resource)];
-        let answer = send(&self.ports, token.client.request(&token.token_endpoint, &params)).await;
+        let at = (&*token.issuer, &*token.token_endpoint);
+        let answer = client::ask(&self.ports, &self.key.tenant, at, &token.client, &params).await;
         let refreshed = answer.and_then(|answer| match answer.status {
             400..=403 => Ok(None),
             _ => issued(&answer, &token, self.ports.clock.now()).map(Some),
