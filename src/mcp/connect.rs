@@ -1,4 +1,4 @@
-//! The tool that asks the user for consent at a server. The agent has it while the server does not list its tools.
+//! The tool that asks the user for consent at a server.
 
 use super::connection::Connection;
 use super::progress::Progress;
@@ -8,6 +8,11 @@ use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec};
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Map, Value, json};
 use std::{fmt::Display, rc::Rc};
+
+/// Returns the name of the tool.
+pub(super) fn name(server: &str) -> String {
+    format!("{}connect", tool_prefix(server))
+}
 
 /// The tool that connects the user with a server.
 pub(super) struct ConnectTool(pub Rc<Connection>);
@@ -22,11 +27,11 @@ impl DynTool for ConnectTool {
     fn spec(&self) -> ToolSpec {
         let server = self.0.name();
         ToolSpec {
-            name: format!("{}connect", tool_prefix(server)),
+            name: name(server),
             description: format!(
                 "Connects the user's account with the MCP server {server:?}, whose tools you then have from the next \
                  message on. The call waits until the user has given consent. Call it when the user wants something \
-                 that needs this server."
+                 that needs this server and you do not have its tools."
             ),
             effect: Effect::NetworkRead,
             idempotent: true,

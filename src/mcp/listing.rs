@@ -1,6 +1,6 @@
 //! The lists of tools of the servers of an agent.
 
-use super::connect::ConnectTool;
+use super::connect::{self, ConnectTool};
 use super::connection::Connection;
 use super::error::McpError;
 use super::oauth;
@@ -47,8 +47,6 @@ pub struct Listings(Vec<Listing>);
 struct Listing {
     connection: Rc<Connection>,
     tools: Vec<Rc<McpTool>>,
-    /// Whether the user has to give consent before the server lists its tools.
-    needs_consent: bool,
     /// Until when the list is used.
     fresh_until: Timestamp,
     /// Why the server has no list.
@@ -56,13 +54,16 @@ struct Listing {
 }
 
 impl Listings {
-    /// Returns the tools, in the order of their names.
+    /// Returns the tools of one server after the other. Those of a server that needs consent begin with the one that asks
+    /// for it.
     pub fn tools(&self) -> Vec<Rc<dyn DynTool>> {
         let of_server = |listing: &Listing| -> Vec<Rc<dyn DynTool>> {
-            match listing.needs_consent && listing.tools.is_empty() {
-                true => vec![Rc::new(ConnectTool(Rc::clone(&listing.connection)))],
-                false => listing.tools.iter().map(|tool| Rc::clone(tool) as Rc<dyn DynTool>).collect(),
-            }
+            let connection = &listing.connection;
+            // A user who is connected has it, too: a call of it may have waited while another session connected the user.
+            let connect = connection.server().asks_for_consent();
+            let connect = connect.then(|| Rc::new(ConnectTool(Rc::clone(connection))) as Rc<dyn DynTool>);
+            let own = listing.tools.iter().map(|tool| Rc::clone(tool) as Rc<dyn DynTool>);
+            connect.into_iter().chain(own).collect()
         };
         self.0.iter().flat_map(of_server).collect()
     }
@@ -88,7 +89,6 @@ impl Listings {
     pub fn is_same(&self, other: &Self) -> bool {
         let same_tools = |(one, other): (&Listing, &Listing)| {
             one.failure.is_some() == other.failure.is_some()
-                && one.needs_consent == other.needs_consent
                 && one.tools.len() == other.tools.len()
                 && one.tools.iter().zip(&other.tools).all(|(one, other)| one.is_same(other))
         };
@@ -155,12 +155,12 @@ impl McpServers {
             match listed {
                 Ok((tools, ttl)) => {
                     let fresh_until = now + ttl;
-                    Listing { connection, tools, needs_consent: false, fresh_until, failure: None }
+                    Listing { connection, tools, fresh_until, failure: None }
                 }
                 Err(error) if connection.needs_consent(&error).is_some() => {
                     let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
                     let fresh_until = now + RETRY_AFTER;
-                    Listing { connection, tools, needs_consent: true, fresh_until, failure: None }
+                    Listing { connection, tools, fresh_until, failure: None }
                 }
                 Err(error) => {
                     let reason = error.for_log();
@@ -171,7 +171,7 @@ impl McpServers {
                     let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
                     let failure = tools.is_empty().then_some(reason);
                     let fresh_until = now + RETRY_AFTER;
-                    Listing { connection, tools, needs_consent: false, fresh_until, failure }
+                    Listing { connection, tools, fresh_until, failure }
                 }
             }
         };
@@ -180,7 +180,9 @@ impl McpServers {
 
     /// Asks a server for its tools. Returns how long the list can be used, too.
     async fn tools(&self, connection: &Rc<Connection>) -> Result<(Vec<Rc<McpTool>>, Duration), McpError> {
-        let (mut tools, mut names, mut ttl) = (Vec::new(), BTreeSet::new(), None::<Duration>);
+        let (mut tools, mut ttl) = (Vec::new(), None::<Duration>);
+        let connect = connection.server().asks_for_consent().then(|| connect::name(connection.name()));
+        let mut names = BTreeSet::from_iter(connect);
         let (mut cursor, mut left) = (None::<String>, MAX_TOOLS_BYTES);
         for _ in 0..MAX_PAGES {
             let params = cursor.take().map(|cursor| ("cursor".to_owned(), cursor.into()));
@@ -205,7 +207,7 @@ impl McpServers {
                         self.left_out(connection, "the schemas and descriptions of the server are too large")
                     }
                     Some(_) if !names.insert(tool.spec().name) => {
-                        self.left_out(connection, "another tool of the server has this name");
+                        self.left_out(connection, "another tool has this name");
                     }
                     Some(rest) => {
                         left = rest;

@@ -313,9 +313,11 @@ if (phase === "before a kill") {
     const id = await agent("killed");
     await say("killed-auth", id, "ann", call("connect"));
     await say("killed-code", id, "bob", call("connect"));
+    await say("killed-late", id, "ann", call("connect"));
+    const other = await waiting("killed-late", "auth");
     const [early, late] = [await waiting("killed-auth", "auth"), await waiting("killed-code", "auth")];
     const { code } = await callback(await open(late.payload.url, "bob"));
-    writeFileSync(state, JSON.stringify({ early, late, code, codes: [...codes] }));
+    writeFileSync(state, JSON.stringify({ early, late, other, code, codes: [...codes] }));
     await say("killed-question", await agent("killed-open", "/open"), "ann", call("ask"));
     await waiting("killed-question", "question");
   });
@@ -323,13 +325,16 @@ if (phase === "before a kill") {
 
 if (phase === "after a kill") {
   test("calls that waited continue", async () => {
-    const { early, late, code, codes: before } = JSON.parse(readFileSync(state, "utf8"));
+    const { early, late, other, code, codes: before } = JSON.parse(readFileSync(state, "utf8"));
     before.forEach(([name, asks]) => codes.set(name, asks));
     const { code: own } = await callback(await open(early.payload.url, "ann"));
     for (const [session, wait, given] of [["killed-auth", early, own], ["killed-code", late, code]]) {
       await confirm(session, wait, given);
       assert.match((await outcomes(session))[0].result, /^Connected/);
     }
+    // The user is connected by the other session, so this one does not need its code any more.
+    await confirm("killed-late", other, "0000-0000");
+    assert.match((await outcomes("killed-late"))[0].result, /^Connected/);
     const { call_id } = await waiting("killed-question", "question");
     const answered = await native("POST", `/v1/sessions/killed-question/answers/${call_id}`, { answer: { ok: true } });
     assert.equal(answered.status, 200, answered.text);
