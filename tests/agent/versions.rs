@@ -12,8 +12,8 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::Models;
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{
-    AgentId, AgentRef, AgentVersion, ErrorCode, ModelRequest, Part, Policy, Problem, Rules, Scope, Scopes,
-    SubagentKind, TenantId, TenantLimits, UserId,
+    AgentId, AgentRef, AgentVersion, ErrorCode, ModelRequest, Owner, Part, Policy, Problem, Rules, Scope,
+    Scopes, SubagentKind, TenantId, TenantLimits, UserId,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -138,6 +138,21 @@ fn a_session_keeps_its_version_and_moves_on_request() {
         stage.records().into_iter().filter(|record| record["type"] == "agent.changed").collect();
     let changes: Vec<_> = changes.iter().map(|record| (&record["version"], &record["previous"])).collect();
     assert_eq!(changes, [(&json!(2), &json!(1)), (&json!(1), &json!(2))]);
+}
+
+#[test]
+fn a_new_session_never_runs_the_agent_of_another_user() {
+    let (stage, _) = stage(echo_version);
+    let host = stage.host();
+    let owner = |user: &str| Owner { tenant: "t".into(), agent: "default".into(), user: user.into() };
+    let load = |of: &Owner| block_on(host.load_new_agent(&of.tenant, &of.user, &of.agent)).expect("loaded");
+    let (ann, bob) = (owner("ann"), owner("bob"));
+    load(&ann);
+    assert!(host.loaded_version(&ann).is_ok());
+    // A concurrent request for the same session.
+    load(&bob);
+    assert_eq!(host.loaded_version(&ann).expect_err("refused").code, ErrorCode::Unavailable);
+    assert!(host.loaded_version(&bob).is_ok());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::SessionHost;
 use crate::agent::{HarnessAgent, versions::AgentVersions};
 use crate::session::{self, OpenError, kernel::Schedule, window::Bounds};
-use crate::types::{AgentId, AgentRef, AgentVersion, ErrorCode, Problem, TenantId, UserId};
+use crate::types::{AgentId, AgentRef, AgentVersion, ErrorCode, Owner, Problem, TenantId, UserId};
 use std::rc::Rc;
 
 /// The agent that a host runs.
@@ -146,16 +146,21 @@ impl SessionHost {
         *self.bound.borrow_mut() = Bound { agent, bounds, of, is_gone };
     }
 
-    /// Returns the version of the loaded agent.
+    /// Returns the version of the loaded agent, for a new session of this owner.
     ///
     /// # Errors
-    /// Another agent is loaded, because a concurrent request has asked for it.
-    pub fn loaded_version(&self, agent: &AgentId) -> Result<AgentVersion, Problem> {
+    /// The agent of another owner is loaded, because a concurrent request has asked for it. It may have the tools of servers
+    /// that only its user may see.
+    pub fn loaded_version(&self, owner: &Owner) -> Result<AgentVersion, Problem> {
         match &self.bound.borrow().of {
             None => Ok(AgentVersion::FIRST),
-            Some((.., of)) if of.id == *agent => Ok(of.version),
+            Some((tenant, user, of))
+                if (tenant, user, &of.id) == (&owner.tenant, &owner.user, &owner.agent) =>
+            {
+                Ok(of.version)
+            }
             Some(_) => {
-                let detail = "another request is creating this session with another agent; try again";
+                let detail = "another request is creating this session with another user or agent; try again";
                 Err(Problem::unavailable(detail, "the loaded agent is another one"))
             }
         }

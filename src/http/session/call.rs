@@ -130,7 +130,7 @@ impl<'a> Call<'a> {
     /// `user`. Without an agent in the body, the session gets the one in the query.
     ///
     /// # Errors
-    /// `validation_failed` for an invalid user or agent; `unavailable` if a request for another agent came between.
+    /// `validation_failed` for an invalid user or agent; `unavailable` if a request for another user or agent came between.
     pub fn new_meta(
         &self,
         user: Option<String>,
@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
         let user = user_of(self.principal, user.as_deref(), "/")?;
         let agent = agent_of(agent_in_body.or_else(|| self.request.query("agent")).as_deref(), "/")?;
         let owner = Owner { tenant, agent, user };
-        let version = host.loaded_version(&owner.agent)?;
+        let version = host.loaded_version(&owner)?;
         let own = host.agent();
         let mut meta = SessionMeta::new(self.session_id.clone(), owner, host.now());
         meta.agent_version = version;
