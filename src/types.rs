@@ -52,7 +52,7 @@ pub use background::{BackgroundTask, BackgroundTasks, Promoted};
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use call_usage::CallUsage;
-pub use consent::{ConsentPage, ConsentReply};
+pub use consent::{ConsentGiven, ConsentPage, ConsentReply};
 pub use context::{CompactReason, Cut, Gauge, WindowUse};
 pub use delta::{CallProgress, Cursor, Delta, ToolProgress};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};

@@ -22,7 +22,9 @@ use crate::memory::Memories;
 use crate::ports::ledger::UsagePages;
 use crate::ports::{Directory, Ledger, SessionReader, directory::DirectoryError};
 use crate::standard::agents::Agents;
-use crate::types::{AuditAction, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, UserId};
+use crate::types::{
+    AuditAction, ConsentGiven, Day, ErrorCode, KeyId, MoveId, Principal, Problem, Scope, Scopes, UserId,
+};
 use crate::workspace::Workspaces;
 use http::StatusCode;
 use output::written;
@@ -36,6 +38,8 @@ use std::time::Duration;
 const VALIDITY: Duration = Duration::from_hours(1);
 /// Number of keys of one query.
 const KEYS: usize = 200;
+/// Maximum number of consents that are read at a time.
+const CONSENTS: usize = 200;
 
 /// Where the next part starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -193,13 +197,14 @@ impl Export {
         }
     }
 
-    /// Writes the tenant, its keys, its agents, and its usage; of a user, only the usage.
+    /// Writes the tenant, its keys, its agents, its consent at servers of MCP, and its usage; of a user, only the last two.
     async fn write_tenant(&self, part: &mut Part) -> Option<Position> {
         if self.subject.user.is_none() {
             part.entry("tenant.json", self.about.to_string()).await;
             self.write_keys(part).await;
             self.write_agents(part).await;
         }
+        self.write_consents(part).await;
         let from = self.today.earlier(usage::MAX_DAYS - 1);
         part.begin("usage.ndjson").await;
         let user = self.subject.user.as_ref();
@@ -241,6 +246,32 @@ impl Export {
             part.line(&json!({ "id": entry.id, "deleted_at": entry.deleted_at, "active": version })).await;
         }
         Ok(())
+    }
+
+    /// Writes with which servers users are connected.
+    async fn write_consents(&self, part: &mut Part) {
+        let Subject { tenant, user, .. } = &self.subject;
+        part.begin("consents.ndjson").await;
+        let mut after: Option<ConsentGiven> = None;
+        loop {
+            part.spend(1);
+            match self.agents.mcp().consents(tenant, user.as_ref(), after.as_ref(), CONSENTS).await {
+                Ok(page) => {
+                    for given in &page {
+                        part.line(given).await;
+                    }
+                    after = page.into_iter().nth(CONSENTS - 1);
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    part.fail("consents.ndjson", "incomplete: the consent is unavailable", error);
+                    break;
+                }
+            }
+        }
+        part.end().await;
     }
 
     async fn write_keys(&self, part: &mut Part) {

@@ -9,7 +9,7 @@ use super::server::McpServer;
 use super::tool::McpTool;
 use crate::agent::DynTool;
 use crate::ports::{AllowedHosts, Log, directory::DirectoryResult, within};
-use crate::types::{AgentRef, ConsentPage, ConsentReply, TenantId, Timestamp, UserId};
+use crate::types::{AgentRef, ConsentGiven, ConsentPage, ConsentReply, TenantId, Timestamp, UserId};
 use futures::future::join_all;
 use serde_json::{Map, Value, json};
 use std::{
@@ -119,6 +119,20 @@ impl McpServers {
     /// The store fails.
     pub async fn park_consent(&self, reply: &ConsentReply) -> Result<Option<ConsentPage>, McpError> {
         oauth::park(&self.ports, reply).await
+    }
+
+    /// Lists up to `limit` servers with which users of a tenant are connected, or one of them is: those after this one.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn consents(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&ConsentGiven>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ConsentGiven>> {
+        self.ports.consents.tokens(tenant, user, after, limit).await
     }
 
     /// Deletes the consent of a tenant's users, or of one.

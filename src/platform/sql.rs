@@ -231,7 +231,7 @@ pub trait Databases {
 }
 
 /// Fails in a database that lacks the newest migration. It reads no rows.
-pub const PROBE: &str = "SELECT updated_at FROM tenant_secrets LIMIT 0";
+pub const PROBE: &str = "SELECT version FROM consents LIMIT 0";
 
 /// Returns the rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, SqlError> {

@@ -2,7 +2,7 @@
 //! All values are encrypted.
 
 use super::directory::DirectoryResult;
-use crate::types::{TenantId, Timestamp, UserId};
+use crate::types::{ConsentGiven, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 
 /// What a row holds.
@@ -88,6 +88,15 @@ pub trait ConsentStore {
         token: &ConsentKey,
         value: &str,
     ) -> DirectoryResult<bool>;
+    /// Lists up to `limit` tokens of a tenant, or of one of its users, without the tokens themselves: those after this one, in the
+    /// order of users and servers.
+    async fn tokens(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&ConsentGiven>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ConsentGiven>>;
     /// Deletes all values of a tenant, or of one of its users.
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()>;
 }

@@ -1,6 +1,7 @@
 //! The consent of a user at another server.
 
 use super::UserId;
+use serde::Serialize;
 
 /// What an authorization server sends back with the browser of the user.
 #[derive(Clone, Debug, Default)]
@@ -27,4 +28,13 @@ pub enum ConsentPage {
     },
     /// Why the user is not connected. Continues a sentence whose subject is the server.
     Refused(String),
+}
+
+/// A user who is connected with a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConsentGiven {
+    /// The user.
+    pub user: UserId,
+    /// The URL of the server.
+    pub server: String,
 }

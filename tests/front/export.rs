@@ -4,7 +4,10 @@ use crate::signer::Signer;
 use crate::stage::{ADMIN, DEV, NOW, Pieces, Request, Stage, get, post, request};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use edge_harness::http::{Body, Handled};
-use edge_harness::ports::{Ledger, PeerError};
+use edge_harness::ports::{
+    Ledger, PeerError,
+    consents::{ConsentKey, ConsentKind, ConsentStore},
+};
 use edge_harness::types::{Day, UsageKey, UsageRow, UsageTotals};
 use futures::{StreamExt, TryStreamExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -114,6 +117,12 @@ fn furnished() -> (Stage, String) {
     stage.furnish("acme", &key, "ann", "annmark");
     stage.furnish("acme", &key, "bob", "bobmark");
     stage.furnish("other", &foreign, "ann", "foreignmark");
+    for (tenant, user) in [("acme", "ann"), ("acme", "bob"), ("other", "ann")] {
+        let name = format!("https://{user}.example.com/");
+        let (tenant, user) = (tenant.into(), Some(user.into()));
+        let key = ConsentKey { tenant, user, kind: ConsentKind::Token, name };
+        block_on(stage.consents.put(&key, "the-token", None, NOW)).unwrap();
+    }
     (stage, key)
 }
 
@@ -127,6 +136,7 @@ fn an_export_has_everything_of_a_tenant_and_nothing_of_others() {
         names,
         [
             "agents.ndjson",
+            "consents.ndjson",
             "files/agents/other/users/ann/docs/large.md",
             "files/agents/other/users/ann/docs/small.md",
             "files/agents/other/users/bob/docs/large.md",
@@ -166,6 +176,8 @@ fn an_export_has_everything_of_a_tenant_and_nothing_of_others() {
     assert_eq!((&turn["id"], &turn["session"]), (&json!("t"), &json!("old")));
     assert_eq!(lines(archive, "usage.ndjson")[0]["turns"], 3);
     assert_eq!(lines(archive, "keys.ndjson")[0]["name"], "all");
+    let consent = |user: &str| json!({"user": user, "server": format!("https://{user}.example.com/")});
+    assert_eq!(lines(archive, "consents.ndjson"), [consent("ann"), consent("bob")]);
     assert_eq!(serde_json::from_str::<Value>(&text(archive, "tenant.json")).unwrap()["id"], "acme");
     let all: Vec<u8> = archive.values().flatten().copied().collect();
     let all = String::from_utf8(all).unwrap();
@@ -197,6 +209,7 @@ fn an_export_of_a_user_has_nothing_of_other_users() {
         assert_eq!(
             archive.keys().collect::<Vec<_>>(),
             [
+                "consents.ndjson",
                 "files/agents/other/users/ann/docs/large.md",
                 "files/agents/other/users/ann/docs/small.md",
                 "manifest.json",
@@ -211,6 +224,7 @@ fn an_export_of_a_user_has_nothing_of_other_users() {
         let all: Vec<u8> = archive.values().flatten().copied().collect();
         let all = String::from_utf8(all).unwrap();
         assert!(all.contains("annmark") && !all.contains("bob") && !all.contains("foreignmark"));
+        assert!(all.contains("https://ann.example.com/") && !all.contains("the-token"));
         assert_eq!(manifest(archive)["user"], "ann");
     }
     let whole = &stage.parts("/v1/export", &key)[0];

@@ -3,7 +3,7 @@
 use crate::sqlite::Sqlite;
 use edge_harness::platform::{in_memory::InMemoryConsents, sql::SqlConsents};
 use edge_harness::ports::consents::{ConsentKey, ConsentKind, ConsentStore, Sealed};
-use edge_harness::types::Timestamp;
+use edge_harness::types::{ConsentGiven, Timestamp, UserId};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use std::rc::Rc;
@@ -80,6 +80,27 @@ fn a_request_becomes_a_token_once() {
         put(store, &request, "a", Some(100), 1);
         assert!(redeem(1, "two"));
         assert_eq!(value(store, &token), Some(("two".into(), 2)));
+    }
+}
+
+#[test]
+fn tokens_are_listed_page_by_page() {
+    for store in both() {
+        let rows = [("acme", "ann", "x"), ("acme", "ann", "y"), ("acme", "bob", "a"), ("other", "ann", "x")];
+        for (tenant, user, name) in rows {
+            put(store.as_ref(), &key(tenant, user, ConsentKind::Token, name), "a", None, 1);
+        }
+        put(store.as_ref(), &key("acme", "ann", ConsentKind::Request, "r"), "a", Some(100), 1);
+        let list = |user: Option<&str>, after: Option<(&str, &str)>| {
+            let user = user.map(UserId::from);
+            let after = after.map(|(user, server)| ConsentGiven { user: user.into(), server: server.into() });
+            let page = block_on(store.tokens(&"acme".into(), user.as_ref(), after.as_ref(), 2)).unwrap();
+            page.into_iter().map(|given| format!("{} {}", &*given.user, given.server)).collect::<Vec<_>>()
+        };
+        assert_eq!(list(None, None), ["ann x", "ann y"]);
+        assert_eq!(list(None, Some(("ann", "y"))), ["bob a"]);
+        assert_eq!(list(Some("ann"), Some(("ann", "x"))), ["ann y"]);
+        assert_eq!(list(Some("bob"), None), ["bob a"]);
     }
 }
 

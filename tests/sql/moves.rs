@@ -457,6 +457,7 @@ fn every_table_with_rows_of_a_tenant_is_known() {
         "agents",
         "api_keys",
         "audit",
+        "consents",
         "moves",
         "storage_days",
         "tenant_secrets",

@@ -2912,6 +2912,8 @@ export interface components {
         OAuthClient: {
             /** @description Its id. */
             id: string;
+            /** @description The authorization server, as its metadata names it. The client is used with no other one. */
+            issuer: string;
             /** @description The name of the tenant's secret with the secret of the client, if it has one. */
             secret?: string;
         };
@@ -2919,6 +2921,8 @@ export interface components {
         OAuthClientInput: {
             /** @description Its id. */
             id: string;
+            /** @description The authorization server, as its metadata names it. The client is used with no other one. */
+            issuer: string;
             /** @description The name of the tenant's secret with the secret of the client, if it has one. */
             secret?: string | null;
         };

@@ -4,7 +4,7 @@ use crate::ports::{
     consents::{ConsentKey, ConsentKind, ConsentStore, Sealed, Sealer},
     directory::DirectoryResult,
 };
-use crate::types::{TenantId, Timestamp, UserId};
+use crate::types::{ConsentGiven, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -70,6 +70,24 @@ impl ConsentStore for InMemoryConsents {
         let version = all.get(token).map_or(0, |(sealed, _)| sealed.version) + 1;
         all.insert(token.clone(), (Sealed { value: value.to_owned(), version }, None));
         Ok(true)
+    }
+
+    async fn tokens(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&ConsentGiven>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ConsentGiven>> {
+        let all = self.0.borrow();
+        let of = |key: &&ConsentKey| key.tenant == *tenant && key.kind == ConsentKind::Token;
+        let given =
+            |key: &ConsentKey| Some(ConsentGiven { user: key.user.clone()?, server: key.name.clone() });
+        let is_later = |given: &ConsentGiven| {
+            user.is_none_or(|user| *user == given.user)
+                && after.is_none_or(|after| (&given.user, &given.server) > (&after.user, &after.server))
+        };
+        Ok(all.keys().filter(of).filter_map(given).filter(is_later).take(limit).collect())
     }
 
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()> {

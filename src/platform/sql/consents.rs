@@ -5,7 +5,7 @@ use crate::ports::{
     consents::{ConsentKey, ConsentKind, ConsentStore, Sealed},
     directory::DirectoryResult,
 };
-use crate::types::{TenantId, Timestamp, UserId};
+use crate::types::{ConsentGiven, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::Deserialize;
 
@@ -24,6 +24,12 @@ struct RequestRow {
     user: String,
     value: String,
     version: f64,
+}
+
+#[derive(Deserialize)]
+struct TokenRow {
+    user: String,
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -128,6 +134,23 @@ impl<S: Sql> ConsentStore for SqlConsents<S> {
         let put = Statement::new(put, of_request.iter().cloned().chain(of_token).collect::<Vec<_>>());
         let rows = self.0.batch(&[put, Statement::new(delete, of_request)]).await?;
         Ok(!read::<Done>(&rows, 0)?.is_empty())
+    }
+
+    async fn tokens(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&ConsentGiven>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ConsentGiven>> {
+        let sql = "SELECT user, name FROM consents WHERE tenant = ?1 AND kind = 'token' \
+                   AND (?2 = '' OR user = ?2) AND (user, name) > (?3, ?4) ORDER BY user, name LIMIT ?5";
+        let (last, server) = after.map_or(("", ""), |after| (&*after.user, &*after.server));
+        let user = user.map_or("", |user| &**user);
+        let values = [tenant.as_str().into(), user.into(), last.into(), server.into(), (limit as u64).into()];
+        let rows = self.0.batch(&[Statement::new(sql, values)]).await?;
+        let given = |TokenRow { user, name }| ConsentGiven { user: user.into(), server: name };
+        Ok(read::<TokenRow>(&rows, 0)?.into_iter().map(given).collect())
     }
 
     async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<()> {
