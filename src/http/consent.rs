@@ -55,4 +55,5 @@ fn page(status: StatusCode, text: String) -> Response {
     response::bytes(status, "text/plain; charset=utf-8", text)
         .with("cache-control", "no-store")
         .with("referrer-policy", "no-referrer")
+        .with("x-content-type-options", "nosniff")
 }
