@@ -8,8 +8,8 @@ use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
 use super::{
-    agents, audit, consent, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills, tenants,
-    tickets, usage, users, workspace,
+    agents, audit, consent, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills,
+    tenants, tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};

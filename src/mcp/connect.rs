@@ -40,6 +40,7 @@ impl DynTool for ConnectTool {
             category: Category::Mcp,
             control: false,
             suspends: None,
+            client_may_repeat: false,
             parameters: json!({"type": "object", "properties": {}}),
         }
     }

@@ -13,7 +13,7 @@ use super::protocol::{
 };
 use super::server::McpServer;
 use crate::ports::{AllowedHosts, HttpRequest, HttpResponse};
-use crate::types::{Invalid, TenantId, UserId, expiring::Expiring, header};
+use crate::types::{Invalid, TenantId, ToolProgress, UserId, expiring::Expiring, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::{
@@ -77,6 +77,8 @@ pub(super) struct Outgoing<'a> {
     pub max_bytes: usize,
     /// Whether it was sent, so that it may have taken effect.
     pub is_sent: Cell<bool>,
+    /// Shows how far it is. The server is asked to say so.
+    pub on_progress: Option<&'a dyn Fn(ToolProgress)>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -84,7 +86,7 @@ impl<'a> Outgoing<'a> {
     fn read(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
         let max_bytes = MAX_LIST_BYTES;
         let (name, headers, is_sent) = (None, Vec::new(), Cell::default());
-        Self { caller: "", id, method, params, name, headers, max_bytes, is_sent }
+        Self { caller: "", id, method, params, name, headers, max_bytes, is_sent, on_progress: None }
     }
 
     /// Creates a call of a tool.
@@ -97,7 +99,8 @@ impl<'a> Outgoing<'a> {
     ) -> Self {
         let params = Map::from_iter([("name".into(), name.into()), ("arguments".into(), args.into())]);
         let (method, max_bytes) = ("tools/call", MAX_BYTES);
-        Self { caller, id, method, params, name: Some(name), headers, max_bytes, is_sent: Cell::default() }
+        let (name, is_sent) = (Some(name), Cell::default());
+        Self { caller, id, method, params, name, headers, max_bytes, is_sent, on_progress: None }
     }
 }
 
@@ -334,7 +337,7 @@ impl Connection {
             return Err(McpError::Malformed("the id of its session is empty or too long"));
         }
         let mut reader = Reader::new(response, &target.redaction, MAX_LIST_BYTES).await?;
-        let result = self.result(&mut reader, id, &[]).await?;
+        let result = self.result(&mut reader, id, None, &[]).await?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !LEGACY.contains(&&*version) && version != OLDEST {
             return Err(McpError::Malformed("it chose an unknown version of the protocol"));
@@ -350,16 +353,20 @@ impl Connection {
         &self,
         headers: Vec<(String, String)>,
         outgoing: &Outgoing<'_>,
-        params: Map<String, Value>,
+        mut params: Map<String, Value>,
     ) -> Result<Value, McpError> {
-        let Outgoing { id, method, max_bytes, is_sent, .. } = outgoing;
+        let Outgoing { id, method, max_bytes, is_sent, on_progress, .. } = outgoing;
+        if on_progress.is_some() {
+            let meta = params.entry("_meta").or_insert_with(|| json!({}));
+            meta["progressToken"] = (*id).into();
+        }
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let target = self.target().await?;
         let request = request(&target, headers.clone(), &body)?;
         is_sent.set(true);
         let (target, response) = self.send_to(target, request, headers.clone(), &body).await?;
         let mut reader = Reader::new(response, &target.redaction, *max_bytes).await?;
-        self.result(&mut reader, *id, &headers).await
+        self.result(&mut reader, *id, *on_progress, &headers).await
     }
 
     /// Reads until the result. The client has declared no capability, so it refuses requests of the server.
@@ -367,12 +374,20 @@ impl Connection {
         &self,
         reader: &mut Reader<'_>,
         id: u64,
+        on_progress: Option<&dyn Fn(ToolProgress)>,
         headers: &[(String, String)],
     ) -> Result<Value, McpError> {
-        for _ in 0..=MAX_ASKED {
+        let mut asked = 0;
+        while asked <= MAX_ASKED {
             match reader.next(id).await? {
                 Incoming::Result(result) => return Ok(result),
+                Incoming::Progress(progress) => {
+                    if let Some(show) = on_progress {
+                        show(progress);
+                    }
+                }
                 Incoming::Asked { id, method } => {
+                    asked += 1;
                     let response = match method.as_str() {
                         "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
                         _ => {

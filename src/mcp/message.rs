@@ -4,6 +4,7 @@ use super::error::{McpError, RpcError};
 use super::oauth::Challenge;
 use super::protocol::MODERN;
 use crate::ports::{HttpError, HttpResponse, event_stream::Splitter, outbound::Redaction};
+use crate::types::ToolProgress;
 use bytes::Bytes;
 use futures::{StreamExt, stream::LocalBoxStream};
 use serde_json::Value;
@@ -25,6 +26,8 @@ pub(super) enum Incoming {
     Result(Value),
     /// A request of the server.
     Asked { id: Value, method: String },
+    /// How far the request is.
+    Progress(ToolProgress),
 }
 
 /// Reads the messages of a response, without the secrets of the request.
@@ -147,6 +150,10 @@ fn incoming(mut message: Value, own: u64) -> Result<Option<Incoming>, McpError> 
     let id = message.get("id").cloned().filter(|id| !id.is_null());
     if let Some(method) = message.get("method") {
         let method = method.as_str().unwrap_or_default().to_owned();
+        if method == "notifications/progress" && message.pointer("/params/progressToken") == Some(&own.into())
+        {
+            return Ok(Some(Incoming::Progress(progress(&message["params"]))));
+        }
         return Ok(id.map(|id| Incoming::Asked { id, method }));
     }
     let is_own = id.as_ref().and_then(Value::as_u64) == Some(own);
@@ -161,6 +168,16 @@ fn incoming(mut message: Value, own: u64) -> Result<Option<Incoming>, McpError> 
         Some(result) if result.is_object() => Ok(Some(Incoming::Result(result.take()))),
         Some(_) => Err(McpError::Malformed("its result is not an object")),
         None => Ok(None),
+    }
+}
+
+fn progress(params: &Value) -> ToolProgress {
+    let message = params.get("message").and_then(Value::as_str);
+    ToolProgress {
+        message: message.map(|message| message.chars().take(MAX_MESSAGE).collect()),
+        progress: params.get("progress").and_then(Value::as_f64),
+        total: params.get("total").and_then(Value::as_f64),
+        ..ToolProgress::default()
     }
 }
 

@@ -6,13 +6,13 @@ use crate::platform::in_memory::{
 use crate::ports::{
     AllowedHosts, Http, HttpError, HttpRequest, HttpResponse, Secrets, directory::DirectoryError,
 };
-use crate::types::{AgentRef, AgentVersion, Effect, TenantId, Timestamp, ToolSpec};
+use crate::types::{AgentRef, AgentVersion, Effect, TenantId, Timestamp, ToolProgress, ToolSpec};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 const EVENTS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
 
@@ -111,6 +111,32 @@ fn body(request: &HttpRequest) -> Value {
 fn methods(http: &ScriptedHttp) -> Vec<String> {
     let method = |request: &HttpRequest| body(request)["method"].as_str().unwrap_or("response").to_owned();
     http.requests().iter().map(method).collect()
+}
+
+#[test]
+fn the_progress_of_a_call_is_shown() {
+    let http = Rc::new(ScriptedHttp::default());
+    let server = connection(&http, plain());
+    http.respond(200, result(1, &json!({"supportedVersions": ["2026-07-28"]})));
+    let progress = |token: u64, params: Value| {
+        let mut message = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        message["params"]["progressToken"] = token.into();
+        format!("data: {message}\n\n")
+    };
+    let events = progress(9, json!({"progress": 1, "total": 4, "message": "reading"}))
+        + &progress(8, json!({"progress": 3}))
+        + &progress(9, json!({"progress": "x"}))
+        + &format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 9, "result": {"content": []}}));
+    http.respond_with(200, EVENTS, events);
+    let shown = RefCell::new(Vec::new());
+    let show = |progress| shown.borrow_mut().push(progress);
+    let mut outgoing = Outgoing::call("ses_1", 9, "add", Map::new(), Vec::new());
+    outgoing.on_progress = Some(&show);
+    block_on(server.ask(&outgoing)).expect("a result");
+    assert_eq!(body(&http.requests()[1])["params"]["_meta"]["progressToken"], 9);
+    let message = Some("reading".to_owned());
+    let first = ToolProgress { message, progress: Some(1.0), total: Some(4.0), ..ToolProgress::default() };
+    assert_eq!(shown.take(), [first, ToolProgress::default()], "not that of another request");
 }
 
 #[test]

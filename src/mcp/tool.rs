@@ -7,14 +7,14 @@ use super::{outcome, progress::Progress, server::tool_prefix};
 use crate::agent::{DynTool, ToolContext, object_schema};
 use crate::ports::within;
 use crate::turn::schema;
-use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, Wait, json};
+use crate::types::{Category, Effect, Invalid, Timestamp, ToolOutcome, ToolSpec, Wait, json};
 use futures::{
     FutureExt,
     future::{Either, LocalBoxFuture, select},
     pin_mut,
 };
 use serde_json::{Map, Value};
-use std::{rc::Rc, time::Duration};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 /// Maximum length of a tool's name, in bytes; all providers accept it.
 const MAX_NAME: usize = 64;
@@ -22,6 +22,8 @@ const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 2_000;
 /// Maximum size of a schema, in bytes of JSON.
 const MAX_SCHEMA: usize = 32 << 10;
+/// Time between two reports of a call's progress. Those in between are dropped.
+const PROGRESS_PACE: Duration = Duration::from_millis(200);
 /// How long a legacy server is given to accept that a call was canceled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -143,10 +145,19 @@ impl DynTool for McpTool {
                 Err(outcome) => return outcome,
             };
             let headers = of_arguments(&self.mirrored, &args);
+            let shown_at = Cell::new(Timestamp(0));
+            let show = |progress| {
+                let now = cx.clock.now();
+                if now.since(shown_at.get()) >= PROGRESS_PACE {
+                    shown_at.set(now);
+                    cx.report(progress);
+                }
+            };
             while progress.question().is_none() {
                 let id = connection.new_id(progress.id);
                 let (args, headers) = (args.clone(), headers.clone());
                 let mut outgoing = Outgoing::call(&cx.session, id, &self.name, args, headers);
+                outgoing.on_progress = Some(&show);
                 progress.add_to(&mut outgoing.params);
                 let returned = self.run(&outgoing, &cx).await;
                 let (server, hosts) = (connection.name(), connection.hosts());

@@ -37,6 +37,7 @@ impl WaitKind {
             Self::Question => "question",
             Self::Plan => "plan",
             Self::External => "external",
+            Self::Auth => "auth",
             Self::Subagent => "subagent",
         }
     }

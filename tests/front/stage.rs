@@ -14,8 +14,8 @@ use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{
-    InMemoryAgents, InMemoryConsents, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemoryMoves, InMemorySecrets,
-    InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
+    InMemoryAgents, InMemoryConsents, InMemoryInbox, InMemoryIndex, InMemoryLedger, InMemoryMoves,
+    InMemorySecrets, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{

@@ -49,6 +49,7 @@ enum Kind {
     Question,
     Plan,
     External,
+    Auth,
 }
 
 impl Kind {
@@ -58,6 +59,7 @@ impl Kind {
             Self::Question => "question",
             Self::Plan => "plan",
             Self::External => "external",
+            Self::Auth => "auth",
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::types::{InboxCall, Pending, RemovedCall};
 use serde_json::json;
 
 pub(super) fn operations() -> Vec<Operation> {
-    let kinds = json!({ "enum": ["approval", "question", "plan", "external"] });
+    let kinds = json!({ "enum": ["approval", "question", "plan", "external", "auth"] });
     let filtered = |operation: Operation| {
         operation
             .query("user", "Only sessions of this user.")
