@@ -76,7 +76,7 @@ pub fn check(world: &World) {
             continue;
         }
         // The copied part of a fork is checked in its origin.
-        let own = parent.as_ref().map(|parent| View::of(node).only(&parent.task_turn));
+        let own = node.first_task().map(|task| View::of(node).since(&task));
         let sender = parent.and_then(|parent| subagents::session(&views, &node.tenant, &parent.session));
         let view = own.as_ref().unwrap_or(view);
         calls::order(ledger, view);

@@ -4,7 +4,7 @@ use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
 use edge_harness::platform::in_memory::InMemoryIndex;
 use edge_harness::ports::memory::CollectionKind;
-use edge_harness::types::ToolSpec;
+use edge_harness::types::{CallId, ToolSpec};
 use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
@@ -98,8 +98,8 @@ pub struct Ledger {
     pub restarts: Cell<u64>,
     /// Number of spawned subagents.
     pub spawned: Cell<u64>,
-    /// The subagents whose task was canceled, as `tenant/session`, with the moment.
-    pub canceled: RefCell<Vec<(String, u64)>>,
+    /// The subagents whose task was canceled, as `tenant/session`, with the call that gave it and the moment.
+    pub canceled: RefCell<Vec<(String, CallId, u64)>>,
     /// The background tasks whose results a request has shown.
     pub shown: RefCell<BTreeSet<String>>,
     /// Number of background tasks.

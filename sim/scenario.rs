@@ -21,8 +21,10 @@ pub use subagents::SubagentsScenario;
 pub const SUBAGENT: &str = "subagent";
 /// The name of the tool whose subagents go on in the background.
 pub const AGENT_SPAWN: &str = "agent_spawn";
+/// The tool that gives a subagent a further task.
+pub const AGENT_SEND: &str = "agent_send";
 /// The tools that only control the session.
-pub const CONTROL: [&str; 4] = [SUBAGENT, AGENT_SPAWN, "task_list", "wait_async_results"];
+pub const CONTROL: [&str; 5] = [SUBAGENT, AGENT_SPAWN, AGENT_SEND, "task_list", "wait_async_results"];
 
 /// A simulated world.
 #[derive(Clone)]

@@ -87,7 +87,7 @@ pub use session::{
     SessionState, SessionStatus,
 };
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
-pub use subagent::{ChildSettings, ChildTask, Parent, SubagentKind};
+pub use subagent::{ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, Spawned, SubagentKind};
 pub use suspension::{
     Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait,
     WaitKind,
@@ -101,3 +101,8 @@ pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};
 pub use turn_end::{Reply, TurnEnd};
 pub use usage::{Day, NanoUsd, UsageKey, UsagePage, UsageRow, UsageTotals};
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

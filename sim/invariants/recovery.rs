@@ -50,7 +50,7 @@ pub fn same(disturbed: &World, reference: &World) {
 /// Returns the budgets of subagents by their tasks.
 fn budgets(world: &World) -> BTreeMap<String, Value> {
     let of = |node: Rc<Node>| {
-        let task = View::of(&node).only(&node.parent()?.task_turn).turns.first()?.said.clone();
+        let task = View::of(&node).since(&node.first_task()?).turns.first()?.said.clone();
         Some((task, node.document("state")["meta"]["budget"].take()))
     };
     world.nodes().into_iter().filter_map(of).collect()
@@ -58,7 +58,7 @@ fn budgets(world: &World) -> BTreeMap<String, Value> {
 
 /// Returns the turns of subagents.
 fn tasks(world: &World) -> Vec<View> {
-    let of = |node: Rc<Node>| Some(View::of(&node).only(&node.parent()?.task_turn));
+    let of = |node: Rc<Node>| Some(View::of(&node).since(&node.first_task()?));
     world.nodes().into_iter().filter_map(of).collect()
 }
 

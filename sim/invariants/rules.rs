@@ -37,7 +37,10 @@ pub struct Rulebook<'a> {
 impl<'a> Rulebook<'a> {
     pub fn of(world: &'a World, node: &Node, view: &View) -> Self {
         let (mut own, mut granted) = (vec![(0, SessionPermissions::default())], vec![(0, Grants::default())]);
-        let task = node.parent().map(|parent| parent.task_turn.to_string());
+        let tasks: Option<Vec<String>> = node.first_task().map(|first| {
+            let tasks = view.turns.iter().skip_while(|turn| turn.id != first);
+            tasks.map(|turn| turn.id.clone()).collect()
+        });
         for entry in &view.entries {
             let (value, mut permissions) = (&entry.value, own[own.len() - 1].1.clone());
             match entry.kind.as_str() {
@@ -58,7 +61,9 @@ impl<'a> Rulebook<'a> {
                         _ => continue,
                     };
                     grant(&mut permissions, &grants);
-                    if task == entry.turn {
+                    let is_own =
+                        |tasks: &Vec<String>| entry.turn.as_ref().is_some_and(|turn| tasks.contains(turn));
+                    if tasks.as_ref().is_some_and(is_own) {
                         granted.push((entry.at, grants));
                     }
                 }
@@ -66,7 +71,7 @@ impl<'a> Rulebook<'a> {
             }
             own.push((entry.at, permissions));
         }
-        if task.is_some() {
+        if tasks.is_some() {
             own.clear();
         }
         let deployment = &world.ledger.scenario.people.rules;

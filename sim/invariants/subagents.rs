@@ -4,11 +4,11 @@ use super::rules::{Rulebook, Verdict};
 use super::view::{Entry, Turn, View};
 use crate::{
     ledger::Ledger,
-    scenario::{AGENT_SPAWN, SUBAGENT, mark},
+    scenario::{AGENT_SEND, AGENT_SPAWN, SUBAGENT, mark},
     world::{Node, World},
 };
 use edge_harness::ports::Directory;
-use edge_harness::types::{Parent, TenantId};
+use edge_harness::types::{CallId, ChildTask, Parent, TenantId, TurnId};
 use futures::FutureExt;
 use serde_json::Value;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub fn session<'a>(views: &'a [Seen], tenant: &TenantId, id: &str) -> Option<&'a
     views.iter().find(|(node, _)| node.tenant == *tenant && node.session == id)
 }
 
-/// 12: each subagent does its task once, while the parent's call waits; its
+/// 12: each subagent does each of its tasks once, while the parent's call waits; its
 /// result is the call's outcome. It is in no list of sessions, spawns no subagents, and is erased with its
 /// parent.
 pub fn check(world: &World, views: &[Seen]) {
@@ -81,9 +81,16 @@ fn tasks(world: &World, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
         let theirs = session(views, &node.tenant, id);
         check_outcome(world, node, view, turn, over, theirs);
         if let Some((child, theirs)) = theirs {
-            stops_after_call(ledger, node, child, theirs, over);
+            stops_after_call(ledger, node, child, theirs, over, &task_of(node, started));
         }
     }
+}
+
+/// Returns the turn of the subagent that works on the task which was given with this record.
+fn task_of(node: &Node, started: &Entry) -> TurnId {
+    let turn = TurnId::from(started.turn.as_deref().unwrap_or_default());
+    let call = CallId::from(started.value["call_id"].as_str().unwrap_or_default());
+    ChildTask::turn_of(&node.session.as_str().into(), &turn, &call)
 }
 
 /// The outcome of a call is the result of its subagent.
@@ -92,8 +99,8 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
     let Some(call) = turn.calls.iter().find(|call| over.value["call_id"] == *call.id) else {
         return ledger.find(12, format!("no call waits for it: {}", over.json));
     };
-    let end = theirs.and_then(|(node, view)| {
-        let task = node.parent()?.task_turn;
+    let task = task_of(node, over);
+    let end = theirs.and_then(|(_, view)| {
         let turn = view.turns.iter().find(|turn| task == *turn.id)?;
         Some(&view.entries[*turn.ends.first()?].value)
     });
@@ -124,7 +131,9 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
             let fits = end.is_some_and(|end| {
                 end["error"]["message"].as_str().is_some_and(|message| why.ends_with(message))
             });
-            if status != "failed" || !(fits || why.contains("could not be reached")) {
+            // A further task of a subagent that was canceled before it began finds no session.
+            let is_gone = end.is_none() && why.contains("its session was deleted");
+            if status != "failed" || !(fits || is_gone || why.contains("could not be reached")) {
                 ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
@@ -141,7 +150,14 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
                 let (_, most) = Rulebook::of(world, node, view).verdicts(&call.name, over.at, at);
                 outcome["denied"] == "permission" && most == Verdict::Denied
             };
-            if status != "canceled" && !cut_off && outcome["denied"] != "deadline" && !is_forbidden() {
+            // The task failed because its subagent has no session, and then the turn ended.
+            let is_gone = status == "failed" && end.is_none();
+            if status != "canceled"
+                && !cut_off
+                && !is_gone
+                && outcome["denied"] != "deadline"
+                && !is_forbidden()
+            {
                 ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
@@ -150,14 +166,16 @@ fn check_outcome(world: &World, node: &Node, view: &View, turn: &Turn, over: &En
 }
 
 /// No tool starts in a subagent after its call ended, provided that messages arrive.
-fn stops_after_call(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &Entry) {
+fn stops_after_call(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &Entry, task: &TurnId) {
     let scenario = &ledger.scenario.subagents;
     if !scenario.is_reliable() || !is_undisturbed(node) || !is_undisturbed(child) {
         return;
     }
     let last = over.at + CANCELED_MS + 2 * scenario.pace;
     let runs = ledger.runs.borrow();
-    if let Some(run) = runs.iter().find(|run| run.session == theirs.name && run.at > last) {
+    if let Some(run) =
+        runs.iter().find(|run| run.session == theirs.name && *task == *run.turn && run.at > last)
+    {
         let late = run.at - over.at;
         ledger
             .find(12, format!("{} started {late} ms after the end of its task: {}", run.call_id, over.json));
@@ -192,25 +210,23 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     if sender.parent().is_some() {
         ledger.find(12, format!("{} was spawned by a subagent", view.name));
     }
-    let started: Vec<&Entry> = view.entries.iter().filter(|entry| entry.kind == "turn.started").collect();
-    let is_task = |entry: &&&Entry| entry.turn.as_deref() == Some(parent.task_turn.as_str());
-    let times = started.iter().filter(is_task).count();
-    if times > 1 || (!parent.forked && started.len() > times) {
-        let began: Vec<&str> = started.iter().map(|entry| entry.json.as_str()).collect();
-        ledger.find(12, format!("{} does more than its task: {began:?}", view.name));
-    }
-    let sent = theirs.entries.iter().any(|entry| {
-        entry.kind == "subagent.started"
-            && entry.value["session"] == *node.session
-            && entry.value["call_id"] == *parent.call_id
-            && entry.turn.as_deref() == Some(parent.turn.as_str())
-    });
+    let is_its = |entry: &&Entry| entry.kind == "subagent.started" && entry.value["session"] == *node.session;
+    let given: Vec<&Entry> = theirs.entries.iter().filter(is_its).collect();
+    let tasks: Vec<TurnId> = given.iter().map(|entry| task_of(sender, entry)).collect();
+    let first = node.first_task().unwrap_or_default();
+    let own: Vec<&Turn> = view.turns.iter().skip_while(|turn| turn.id != first).collect();
     let is_erased = ledger.scenario.sessions.get(sender.place).is_some_and(|scenario| scenario.erased);
-    if !sent && !is_erased {
+    if !is_erased && !tasks.contains(&parent.task_turn) {
         ledger.find(12, format!("{} is not recorded in its parent", view.name));
     }
-    let nested = view.turns.iter().filter(|turn| parent.task_turn == *turn.id).flat_map(|turn| &turn.calls);
-    for call in nested.filter(|call| [SUBAGENT, AGENT_SPAWN].contains(&call.name.as_str())) {
+    if let Some(turn) = own.iter().find(|turn| !is_erased && !tasks.iter().any(|task| *task == *turn.id)) {
+        ledger.find(12, format!("{} does more than its tasks: {}", view.name, turn.id));
+    }
+    if own.iter().any(|turn| turn.started.len() > 1) || (!parent.forked && own.len() < view.turns.len()) {
+        ledger.find(12, format!("{} begins {} turns for {} tasks", view.name, view.turns.len(), own.len()));
+    }
+    let nested = own.iter().flat_map(|turn| &turn.calls);
+    for call in nested.filter(|call| [SUBAGENT, AGENT_SPAWN, AGENT_SEND].contains(&call.name.as_str())) {
         let outcome = view.outcome(call).map(|entry| &entry.value["outcome"]);
         if outcome.is_some_and(|outcome| outcome != "denied") {
             ledger.find(12, format!("a subagent spawned a subagent: {} {outcome:?}", call.id));
@@ -218,10 +234,17 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     }
     if !is_erased {
         let canceled = ledger.canceled.borrow();
-        let canceled = canceled.iter().find(|(name, _)| *name == view.name);
-        let late = |entry: &&&Entry| canceled.is_some_and(|(_, moment)| entry.moment > *moment);
-        if let Some(late) = started.iter().find(late) {
-            ledger.find(12, format!("{} began after it was canceled: {}", view.name, late.json));
+        for (given, task) in given.iter().zip(&tasks) {
+            let of_task = |(name, call, _): &&(String, CallId, u64)| {
+                *name == view.name && given.value["call_id"] == call.as_str()
+            };
+            let canceled = canceled.iter().find(of_task).map(|(.., moment)| *moment);
+            let began = own.iter().find(|turn| *task == *turn.id).and_then(|turn| turn.started.first());
+            let late = began.map(|place| &view.entries[*place]);
+            let late = late.filter(|entry| canceled.is_some_and(|moment| entry.moment > moment));
+            if let Some(late) = late {
+                ledger.find(12, format!("{} began after it was canceled: {}", view.name, late.json));
+            }
         }
     }
     let listed = world.directory.sessions(&node.tenant, None, None, None, 100, false).now_or_never();

@@ -87,9 +87,10 @@ impl View {
         Self { name: node.disk.name.clone(), entries, turns }
     }
 
-    /// Restricts the view to one turn.
-    pub fn only(mut self, turn: &str) -> Self {
-        self.turns.retain(|own| own.id == turn);
+    /// Restricts the view to this turn and later ones.
+    pub fn since(mut self, turn: &str) -> Self {
+        let first = self.turns.iter().position(|own| own.id == turn).unwrap_or(self.turns.len());
+        self.turns.drain(..first);
         self
     }
 

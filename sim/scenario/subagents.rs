@@ -1,8 +1,8 @@
 //! Tasks for subagents, and the network between sessions.
 
 use super::{
-    AGENT_SPAWN, Act, CallScript, FinalResponse, Flaky, SUBAGENT, SessionScenario, StepScript, TurnScript,
-    any_call, any_step, mark, operator, people::PeopleScenario,
+    AGENT_SEND, AGENT_SPAWN, Act, CallScript, FinalResponse, Flaky, SUBAGENT, SessionScenario, StepScript,
+    TurnScript, any_call, any_step, mark, operator, people::PeopleScenario,
 };
 use crate::dice::Dice;
 use edge_harness::types::{BackgroundTasks, Policy, subagent::GENERAL};
@@ -135,17 +135,16 @@ fn in_background(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario])
         return BackgroundTasks::Off;
     }
     for session in sessions.iter_mut() {
+        let mut spawned = Vec::new();
         for turn in &mut session.turns {
             if let Some(tools) = turn.tools.as_mut().filter(|_| dice.chance(80)) {
-                tools.extend([AGENT_SPAWN, "wait_async_results"]);
+                tools.extend([AGENT_SPAWN, AGENT_SEND, "wait_async_results"]);
             }
             for step in turn.steps.iter_mut().filter(|step| !step.pauses) {
                 for call in step.calls.iter_mut().filter(|call| call.tool == SUBAGENT) {
                     if dice.chance(80) {
                         let seconds = dice.pick(&[0, 0, 0, 1, 1, 2, 30]);
-                        let (agent, task) = (&call.args["agent"], &call.args["task"]);
-                        call.args = json!({ "agent_id": agent, "task": task, "timeout_seconds": seconds });
-                        call.tool = AGENT_SPAWN;
+                        in_background_with(dice, call, seconds, &mut spawned);
                     }
                 }
                 if dice.chance(25) {
@@ -158,7 +157,7 @@ fn in_background(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario])
         }
         if let Some(rules) = session.rules.as_mut().filter(|_| dice.chance(15)) {
             let policy = dice.pick(&[Policy::Ask, Policy::Ask, Policy::Deny]);
-            rules.tools.insert(AGENT_SPAWN.into(), policy);
+            rules.tools.insert(dice.pick(&[AGENT_SPAWN, AGENT_SPAWN, AGENT_SEND]).into(), policy);
         }
         let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
         for _ in 0..dice.below(3) {
@@ -168,7 +167,25 @@ fn in_background(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario])
     dice.pick(&[BackgroundTasks::On, BackgroundTasks::Wake])
 }
 
-/// Returns the script of a subagent's only turn.
+/// Lets a call spawn a subagent that may go on in the background, or give a further task to one that was spawned earlier.
+fn in_background_with(dice: &mut Dice, call: &mut CallScript, seconds: u64, spawned: &mut Vec<String>) {
+    let args = call.args.take();
+    if !spawned.is_empty() && dice.chance(40) {
+        let label = dice.pick(spawned);
+        call.args = json!({ "label": label, "message": args["task"], "timeout_seconds": seconds });
+        call.tool = AGENT_SEND;
+        return;
+    }
+    let label = format!("agent {}", spawned.len());
+    call.args = json!({ "agent_id": args["agent"], "task": args["task"], "timeout_seconds": seconds, "label": label });
+    if let Some(forked) = args.get("forked") {
+        call.args["forked"] = forked.clone();
+    }
+    call.tool = AGENT_SPAWN;
+    spawned.push(label);
+}
+
+/// Returns the script of a turn of a subagent.
 fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnScript {
     let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| any_call(dice, quiet)).collect();
     let mut steps: Vec<StepScript> =

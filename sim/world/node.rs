@@ -105,7 +105,12 @@ impl Node {
         received
     }
 
-    /// Returns the parent and the task, if this is a subagent.
+    /// Returns the turn of the first task, if this is a subagent. Further tasks have later turns.
+    pub fn first_task(&self) -> Option<String> {
+        self.parent().map(|_| self.session.replacen("ses_", "trn_", 1))
+    }
+
+    /// Returns the parent and the newest task, if this is a subagent.
     pub fn parent(&self) -> Option<Parent> {
         serde_json::from_value(self.meta()["parent"].take()).ok()
     }
@@ -307,11 +312,11 @@ impl Peers for NodePorts {
         call_id: &CallId,
     ) -> Result<ChildStatus, PeerError> {
         let (id, call_id) = (session.clone(), call_id.clone());
-        let (name, world) = (format!("{tenant}/{session}"), self.world.clone());
+        let (name, call, world) = (format!("{tenant}/{session}"), call_id.clone(), self.world.clone());
         let cancel = async move |host: Rc<SessionHost>| {
             let status = host.cancel_task(&id, &call_id)?;
             if let Some(world) = world.upgrade() {
-                world.ledger.canceled.borrow_mut().push((name, world.ledger.moment()));
+                world.ledger.canceled.borrow_mut().push((name, call, world.ledger.moment()));
             }
             Ok(status)
         };

@@ -7,9 +7,8 @@ use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode,
-    Owner, PlanRef, SessionId, SessionState, Source, TaskView, TenantId, Timestamp, ToolOutcome,
-    ToolProgress, TurnId, UserId, Wait,
+    AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode, Owner, PlanRef,
+    SessionId, SessionState, Source, Spawned, TaskView, TenantId, Timestamp, ToolOutcome, ToolProgress, TurnId, UserId, Wait,
 };
 use bytes::Bytes;
 use futures::{
@@ -320,6 +319,11 @@ impl ToolContext {
 
     pub(super) fn take_sources(&self) -> Vec<Source> {
         self.sources.take()
+    }
+
+    /// Returns the subagents that can be sent further tasks.
+    pub(crate) fn spawned(&self) -> Vec<Spawned> {
+        self.gate.session.state().subagents.spawned.clone()
     }
 
     /// Returns the background tasks, oldest first.

@@ -15,8 +15,8 @@ use crate::session::{
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, DenyReason, EventKind, Part, Role, Suspension, Thinking, Timestamp, ToolCall, ToolOutcome,
-    TurnPhase, TurnState, Wait,
+    CallState, DenyReason, EventKind, Part, Role, Spawned, Suspension, Thinking, Timestamp, ToolCall,
+    ToolOutcome, TurnPhase, TurnState, Wait, background::Subagents,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -154,30 +154,35 @@ impl ReactAgent<'_> {
         }
     }
 
-    /// Adds the settings of children that may go on in the background when the turn is over.
-    fn set_children(&self, suspensions: &mut [Suspension]) {
+    /// Numbers the tasks of children that may go on in the background when the turn is over, and adds the settings of these
+    /// children. Returns the subagents that the agent can then send further tasks.
+    fn set_children(&self, suspensions: &mut [Suspension]) -> Option<Vec<Spawned>> {
         let children = suspensions.iter().filter(|own| own.child().is_some()).count() as u64;
         let state = self.cx.session.state();
-        let Some(turn) = &state.activity.turn else { return };
+        let turn = state.activity.turn.as_ref()?;
+        let mut subagents = None;
         for suspension in suspensions {
             let Wait::Child(child) = &mut suspension.wait else { continue };
             if child.task.timeout_seconds.is_some() {
+                subagents.get_or_insert_with(|| Subagents::clone(&state.subagents)).give(&mut child.task);
                 // The turn, which may go on at the same time, has a share, too.
                 let settings = self.agent.child_settings(&state, turn, &child.task, children + 1);
                 child.settings = Some(Box::new(settings));
             }
         }
+        subagents.map(|subagents| subagents.spawned)
     }
 
     /// Stores the suspensions of the step. The turn's clock stops until they are resolved.
     fn suspend(&self, mut suspensions: Vec<Suspension>) -> Result<(), WriteError> {
-        self.set_children(&mut suspensions);
+        let spawned = self.set_children(&mut suspensions);
         let subagents = suspensions.iter().filter(|own| own.child().is_some()).count();
         let waits = Waits::new(suspensions)?;
         let now = self.cx.clock.now();
         self.journal(waits.records(), |draft, state| {
             waits.store(draft, state, now);
             TurnMachine(state).subagents_started(subagents);
+            spawned.into_iter().for_each(|spawned| draft.set_spawned(spawned));
         })
     }
 

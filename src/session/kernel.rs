@@ -19,7 +19,7 @@ mod tests;
 
 use super::{Permit, Session};
 use crate::ports::StoreError;
-use crate::types::{ChildStatus, ListedCall, SessionId, SessionState, Timestamp, TurnState};
+use crate::types::{CallId, ChildKey, ChildStatus, ListedCall, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
 pub use obligations::{holds_slot, runs_long_from, wakes, works};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,8 +68,8 @@ pub enum Job {
     StartWoken,
     /// Sends the child in this session its task and the rules.
     NotifyChild(SessionId),
-    /// Cancels the child in this session, which no call waits for.
-    CancelChild(SessionId),
+    /// Cancels this task of a child, for which nothing waits.
+    CancelChild(ChildKey),
     /// Sends the parent the status of this child's task.
     NotifyParent,
     /// Sends the state of a turn to the receiver of a webhook.
@@ -112,8 +112,8 @@ pub enum Input {
     Acknowledged(ChildStatus),
     /// The child in this session has acknowledged the rules with this hash.
     ChildNotified(SessionId),
-    /// These children must be canceled: no call waits for them.
-    Cancel(Vec<SessionId>),
+    /// These tasks of children must be canceled: nothing waits for them.
+    Cancel(Vec<ChildKey>),
 }
 
 /// An action for the host.
@@ -150,7 +150,8 @@ pub struct Durable<'a> {
     pub socket_expires_at: Option<Timestamp>,
     /// Whether a requested follow-up should run at once.
     pub follow_up_at_once: bool,
-    /// The children that calls wait for, and those that work on background tasks.
+    /// The children that calls wait for, and those that work on background tasks. Each is there once: a further task begins
+    /// when nothing waits for the earlier one.
     pub children: Vec<Child>,
     /// The calls that the tenant's inbox must list, if it may list others.
     pub inbox: Option<Vec<ListedCall>>,
@@ -179,6 +180,8 @@ pub struct LedgerDues {
 pub struct Child {
     /// Its session.
     pub session: SessionId,
+    /// The call that gave it its task.
+    pub call_id: CallId,
     /// The hash of the current rules.
     pub rules: String,
     /// Whether it has acknowledged these rules.
@@ -196,10 +199,10 @@ pub struct SessionKernel {
     /// The turn that was running when this process read the session. It must be recovered before it runs.
     orphan: Option<Permit>,
     jobs: BTreeMap<Job, Attempts>,
-    /// The children that this process has notified, with the hash of the rules, and when.
+    /// The children that this process has notified, with the hash of the task and the rules, and when.
     notified: BTreeMap<SessionId, (u64, Timestamp)>,
-    /// Children to cancel.
-    to_cancel: BTreeSet<SessionId>,
+    /// Tasks of children to cancel.
+    to_cancel: BTreeSet<ChildKey>,
     /// The status that the parent has acknowledged to this process, and when.
     acknowledged: Option<(ChildStatus, Timestamp)>,
     /// Set while an abort cancels the children of the current turn. No task is sent to children then, and a turn
@@ -363,10 +366,10 @@ impl SessionKernel {
                 let version = self.jobs.get(&Job::NotifyChild(child.clone())).map(|job| job.version);
                 self.notified.insert(child, (version.unwrap_or_default(), now));
             }
-            Input::Cancel(children) => self.to_cancel.extend(children),
+            Input::Cancel(tasks) => self.to_cancel.extend(tasks),
             Input::JobEnded(job, succeeded) => {
-                if let (Job::CancelChild(child), true) = (&job, succeeded) {
-                    self.to_cancel.remove(child);
+                if let (Job::CancelChild(task), true) = (&job, succeeded) {
+                    self.to_cancel.remove(task);
                 }
                 let attempts = self.jobs.entry(job).or_default();
                 attempts.running = false;

@@ -5,8 +5,11 @@
 //! `agent::host::background` for what follows when it no longer waits.
 
 mod agent_list;
+mod agent_send;
 mod agent_spawn;
 mod background_task;
+mod promoted;
+
 mod task_cancel;
 mod task_list;
 mod task_output;
@@ -68,6 +71,7 @@ async fn wait_until(
 pub fn in_background(kinds: &[SubagentKind]) -> Vec<Rc<dyn DynTool>> {
     vec![
         Rc::new(agent_spawn::AgentSpawn(Kinds::new(kinds))),
+        Rc::new(agent_send::AgentSend),
         Rc::new(agent_list::AgentList),
         Rc::new(task_output::TaskOutput),
         Rc::new(task_cancel::TaskCancel),
@@ -106,10 +110,15 @@ impl Kinds {
             let ids = self.ids().join(", ");
             return Err(Invalid(format!("unknown `{field}` {agent:?}; available: {ids}")));
         }
-        if !(1..=MAX_TASK).contains(&task.trim().chars().count()) {
-            return Err(Invalid(format!("`task` must have 1 to {MAX_TASK} characters")));
-        }
-        Ok(())
+        check_task("task", task)
+    }
+}
+
+/// Checks what a child is asked to do. `field` is the argument with it.
+fn check_task(field: &str, task: &str) -> Result<(), Invalid> {
+    match task.trim().chars().count() {
+        1..=MAX_TASK => Ok(()),
+        _ => Err(Invalid(format!("`{field}` must have 1 to {MAX_TASK} characters"))),
     }
 }
 
@@ -199,6 +208,7 @@ impl DynTool for Subagent {
             session,
             label: None,
             timeout_seconds: None,
+            further: None,
         };
         delegated(&args, &cx, task)
     }

@@ -1,11 +1,16 @@
 //! Background tasks: the tasks of subagents for which no call of the parent waits.
 
-use super::{Budget, CallId, SessionId, Timestamp, ToolOutcome, TurnId, TurnStatus};
+use super::{
+    Budget, CallId, ChildKey, ChildTask, SessionId, Spawned, Timestamp, ToolOutcome, TurnId, TurnStatus,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Maximum number of background tasks of which a session keeps a record.
 pub const MAX_TASKS: usize = 64;
+
+/// Maximum number of subagents that an agent can send further tasks.
+pub const MAX_SPAWNED: usize = 64;
 
 /// Maximum number of results in one request to the model.
 pub const MAX_SHOWN: usize = 10;
@@ -38,6 +43,9 @@ pub struct BackgroundTask {
     /// The name that the model has given to the subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Its number among the tasks of the child.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub number: u32,
     /// The turn that started it.
     pub turn: TurnId,
     /// The call that started it.
@@ -68,6 +76,11 @@ pub struct BackgroundTask {
 }
 
 impl BackgroundTask {
+    /// Returns the key of the task.
+    pub fn key(&self) -> ChildKey {
+        ChildKey { session: self.session.clone(), call_id: self.call_id.clone() }
+    }
+
     /// Returns whether the task has ended.
     pub fn has_ended(&self) -> bool {
         self.ended_at.is_some()
@@ -96,13 +109,11 @@ pub struct Subagents {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<BackgroundTask>,
     /// Number of turns in a row that were started by finished tasks.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub wakes: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+    /// The subagents that the agent can send further tasks. The one that was given a task last comes last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spawned: Vec<Spawned>,
 }
 
 impl Subagents {
@@ -116,9 +127,37 @@ impl Subagents {
         self.tasks.iter().find(|task| task.id == *id)
     }
 
-    /// Returns the task that the child in `session` works on.
-    pub fn open_of(&self, session: &SessionId) -> Option<&BackgroundTask> {
-        self.open().find(|task| task.session == *session)
+    /// Returns the task with this key that has not ended.
+    pub fn open_of(&self, key: &ChildKey) -> Option<&BackgroundTask> {
+        self.open().find(|task| task.key() == *key)
+    }
+
+    /// Returns the subagent in `session`, if the agent can send it further tasks.
+    pub fn spawned_in(&self, session: &SessionId) -> Option<&Spawned> {
+        self.spawned.iter().find(|own| own.session == *session)
+    }
+
+    /// Numbers a task of a subagent that the agent can send further ones. Those that were given no task for the longest time
+    /// make room for a new one.
+    pub fn give(&mut self, task: &mut ChildTask) {
+        let known = self.spawned.iter().position(|own| own.session == task.session);
+        let mut own = known.map_or_else(
+            || Spawned {
+                session: task.session.clone(),
+                agent: task.agent.clone(),
+                label: task.label.clone(),
+                forked: task.forked,
+                tasks: task.number(),
+            },
+            |place| self.spawned.remove(place),
+        );
+        if let Some(further) = &mut task.further {
+            further.number = own.tasks;
+        }
+        own.tasks += 1;
+        self.spawned.push(own);
+        let surplus = self.spawned.len().saturating_sub(MAX_SPAWNED);
+        self.spawned.drain(..surplus);
     }
 
     /// Returns how many more tasks may start while at most `at_once` work.
@@ -142,11 +181,12 @@ pub struct Promoted {
 }
 
 impl Promoted {
-    /// Returns the outcome of the call. `waited` tells whether the call has waited for the subagent.
-    pub fn outcome(&self, agent: &str, session: &SessionId, waited: bool) -> ToolOutcome {
+    /// Returns the outcome of the call that gave the task.
+    pub fn outcome(&self, task: &ChildTask) -> ToolOutcome {
+        let ChildTask { session, agent, timeout_seconds, .. } = task;
         let result = serde_json::json!({
             "agent_key": session, "agent_id": agent, "session_id": session, "task_id": self.promoted,
-            "status": TurnStatus::Running, "timeout_promoted": waited,
+            "status": TurnStatus::Running, "timeout_promoted": *timeout_seconds != Some(0),
         });
         ToolOutcome::Result { result }
     }

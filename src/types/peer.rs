@@ -170,6 +170,7 @@ mod tests {
             agent: GENERAL.into(),
             forked: true,
             task_turn: "t2".into(),
+            number: 1,
         });
         let kind = EventKind::SessionCreated {
             session: "s".into(),

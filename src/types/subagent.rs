@@ -47,6 +47,18 @@ pub struct ChildTask {
     /// After how many seconds the task goes on in the background; absent if the call waits for its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
+    /// Set if the child exists, and its conversation continues with this task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further: Option<FurtherTask>,
+}
+
+/// What a task has of its own in a child that has had others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FurtherTask {
+    /// The turn of the child's session that works on the task.
+    pub turn: TurnId,
+    /// Its number among the child's tasks. The first task has number 0.
+    pub number: u32,
 }
 
 impl ChildTask {
@@ -56,10 +68,51 @@ impl ChildTask {
         SessionId::derive(&json!([session, turn, call_id]).to_string())
     }
 
+    /// Returns the id of the turn that works on the task of a call.
+    pub fn turn_of(session: &SessionId, turn: &TurnId, call_id: &CallId) -> TurnId {
+        first_turn(&Self::session_of(session, turn, call_id))
+    }
+
     /// Returns the turn of the child's session that works on the task.
     pub fn turn(&self) -> TurnId {
-        self.session.replacen(SessionId::PREFIX, TurnId::PREFIX, 1).into()
+        self.further.as_ref().map_or_else(|| first_turn(&self.session), |further| further.turn.clone())
     }
+
+    /// Returns the task's number among those of the child.
+    pub fn number(&self) -> u32 {
+        self.further.as_ref().map_or(0, |further| further.number)
+    }
+}
+
+/// Returns the turn of the first task of the child in this session.
+fn first_turn(session: &SessionId) -> TurnId {
+    session.replacen(SessionId::PREFIX, TurnId::PREFIX, 1).into()
+}
+
+/// Names a task of a child: by the child's session, and the parent's call that gave it the task.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChildKey {
+    /// The child's session.
+    pub session: SessionId,
+    /// The parent's call.
+    pub call_id: CallId,
+}
+
+/// A subagent that the agent can send further tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spawned {
+    /// Its session.
+    pub session: SessionId,
+    /// The kind of subagent.
+    pub agent: String,
+    /// The name that the model has given to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Whether its session started as a copy of the parent's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forked: bool,
+    /// Number of tasks that it was given.
+    pub tasks: u32,
 }
 
 /// What a child gets from the turn that spawns it.
@@ -96,4 +149,7 @@ pub struct Parent {
     /// The turn of this session that works on the task.
     #[serde(rename = "errand")]
     pub task_turn: TurnId,
+    /// The number of the task among those of this session. The first task has number 0.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub number: u32,
 }

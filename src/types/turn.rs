@@ -174,20 +174,20 @@ pub struct TurnState {
     #[serde(default)]
     pub repairs: u32,
     /// Number of responses without text and calls in a row.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub empty_responses: u32,
     /// Number of subagents started.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub subagents: u32,
     /// Number of model calls of subagents that have ended.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub steps_of_subagents: u32,
     /// Number of tool calls of subagents that have ended.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub tool_calls_of_subagents: u32,
     /// Number of tool calls of subagents that the current step has started. They count from the next step on, so that they
     /// change no decision on the calls of this one.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_zero")]
     pub tool_calls_of_step: u32,
     /// Tokens consumed so far.
     pub usage: Usage,
@@ -208,11 +208,6 @@ pub struct TurnState {
     pub has_running_child: bool,
     /// The next phase.
     pub phase: TurnPhase,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl TurnState {

@@ -1,6 +1,7 @@
 //! Background tasks: subagents that work while their parent goes on.
 
 mod ends;
+mod sends;
 mod waits;
 
 use crate::http::{call as request, respond_beside, status, whole};

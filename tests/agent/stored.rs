@@ -191,7 +191,7 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 9] = [
+const WAITING: [&str; 10] = [
     include_str!("stored/waiting_1.txt"),
     include_str!("stored/waiting_2.txt"),
     include_str!("stored/waiting_3.txt"),
@@ -201,8 +201,9 @@ const WAITING: [&str; 9] = [
     include_str!("stored/waiting_7.txt"),
     include_str!("stored/waiting_8.txt"),
     include_str!("stored/waiting_9.txt"),
+    include_str!("stored/waiting_10.txt"),
 ];
-const RUNNING: [&str; 9] = [
+const RUNNING: [&str; 10] = [
     include_str!("stored/running_1.txt"),
     include_str!("stored/running_2.txt"),
     include_str!("stored/running_3.txt"),
@@ -212,6 +213,7 @@ const RUNNING: [&str; 9] = [
     include_str!("stored/running_7.txt"),
     include_str!("stored/running_8.txt"),
     include_str!("stored/running_9.txt"),
+    include_str!("stored/running_10.txt"),
 ];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.

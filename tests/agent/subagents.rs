@@ -481,6 +481,7 @@ fn a_child_that_an_older_version_stored_without_its_task_fails_the_call() {
         agent: "general-purpose".into(),
         forked: false,
         task_turn: "trn_task".into(),
+        number: 0,
     });
     meta.id = id.as_str().into();
     stage.others.host(&id).create(meta).unwrap();

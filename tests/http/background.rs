@@ -121,3 +121,61 @@ fn a_task_survives_a_kill_and_wakes_its_session() {
     assert_eq!(tasks(&chat)[0]["shown"], true);
     assert!(counting.count("/task") <= 1, "the tool is not idempotent");
 }
+
+/// Returns a message that makes the demo model send a subagent a further one.
+fn send(label: &str, message: &str, timeout_seconds: u64) -> String {
+    let args = json!({"label": label, "message": message, "timeout_seconds": timeout_seconds});
+    format!("/tool agent_send {args}")
+}
+
+fn spawn_named(label: &str, task: &str, timeout_seconds: u64) -> String {
+    let args = json!({"agent_id": "general-purpose", "task": task, "label": label,
+        "timeout_seconds": timeout_seconds});
+    format!("/tool agent_spawn {args}")
+}
+
+#[test]
+fn a_subagent_continues_its_conversation_with_a_further_message() {
+    let chat = demo(&world().server.client(), "sent");
+    chat.say(&spawn_named("reader", "/say one", 30));
+    chat.say(&send("reader", "/say two", 30));
+    let result = of_type(&chat.log(), "tool.completed")[1]["result"].clone();
+    assert_eq!(result["reply"], "two");
+    let child = Chat::new(chat.client.clone(), result["agent_key"].as_str().unwrap());
+    let said: Vec<Value> = of_type(&child.log(), "turn.started")
+        .iter()
+        .map(|turn| turn["message"]["parts"][0]["text"].clone())
+        .collect();
+    assert_eq!(said, ["/say one", "/say two"]);
+    log::check(&child.log());
+    // Another session of the same user has no such subagent.
+    let other = demo(&chat.client, "sent-other");
+    let args = json!({"agent_key": child.id, "message": "/say three"});
+    other.say(&format!("/tool agent_send {args}"));
+    let failed = of_type(&other.log(), "tool.completed")[0].clone();
+    assert_eq!(failed["outcome"], "failure");
+    assert!(failed["reason"].as_str().unwrap().starts_with("you have no subagent"), "{failed}");
+}
+
+#[test]
+fn a_message_to_a_working_subagent_survives_a_kill() {
+    let counting = Counting::start();
+    let mut server = Server::start(settings("on"));
+    let chat = demo(&server.client(), "queued");
+    let counts = format!("/tool counter {}", json!({"url": counting.url("/sent")}));
+    chat.say(&format!(
+        "{}\n/then\n{}",
+        spawn_named("w", "/tool sleep {\"ms\": 2000}", 0),
+        send("w", &counts, 0)
+    ));
+    server.restart();
+    let chat = Chat::new(server.client(), "queued");
+    chat.get("");
+    let id = tasks(&chat)[1]["id"].as_str().unwrap().to_owned();
+    let ended = |event: &crate::support::Event| event.event == "task.completed" && event.data.contains(&id);
+    chat.client.stream(&chat.path("/events")).find(ended);
+    let log = chat.log();
+    log::check(&log);
+    assert_eq!(of_type(&log, "task.completed").len(), 2);
+    assert_eq!(counting.count("/sent"), 1);
+}

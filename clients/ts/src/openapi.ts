@@ -3174,6 +3174,8 @@ export interface components {
             errand: string;
             /** @description Whether this session started as a copy of the parent's. */
             forked?: boolean;
+            /** @description The number of the task among those of this session. The first task has number 0. */
+            number?: number;
             /** @description The parent's session. */
             session: string;
             /** @description The parent's turn. */

@@ -17,8 +17,8 @@ use crate::session::{
 };
 use crate::turn::TurnMachine;
 use crate::types::{
-    Acknowledgement, BackgroundTask, BackgroundTasks, BudgetPatch, ChildStatus, EventKind, Part, Problem,
-    Promoted, Resolution, SessionId, Suspension, TaskDetails, Timestamp, TurnId, TurnOptions, TurnStatus,
+    Acknowledgement, BackgroundTask, BackgroundTasks, BudgetPatch, ChildKey, ChildStatus, EventKind, Part,
+    Problem, Promoted, Resolution, Suspension, TaskDetails, Timestamp, TurnId, TurnOptions, TurnStatus,
 };
 use std::{rc::Rc, time::Duration};
 
@@ -55,6 +55,7 @@ impl SessionHost {
             session: child.task.session.clone(),
             agent: child.task.agent.clone(),
             label: child.task.label.clone(),
+            number: child.task.number(),
             turn: suspension.turn.clone(),
             call_id: suspension.call_id.clone(),
             budget: settings.budget,
@@ -81,10 +82,9 @@ impl SessionHost {
         session: &Rc<Session>,
         status: ChildStatus,
     ) -> Result<Acknowledgement, Problem> {
-        let task = session.state().subagents.open_of(&status.session).cloned();
-        let Some(task) = task.filter(|task| task.call_id == status.call_id) else {
-            return Ok(Acknowledgement::NotWanted);
-        };
+        let key = ChildKey { session: status.session.clone(), call_id: status.call_id.clone() };
+        let task = session.state().subagents.open_of(&key).cloned();
+        let Some(task) = task else { return Ok(Acknowledgement::NotWanted) };
         if status.asks_to_continue {
             return self.let_task_continue(session, &task).await;
         }
@@ -185,19 +185,19 @@ impl SessionHost {
         Ok(!open.is_empty())
     }
 
-    /// Ends the canceled task of the child in `child` with the response to the cancellation. If the child cannot be reached
+    /// Ends the canceled background task `task` with the response to the cancellation. If the child cannot be reached
     /// for a while, the task ends all the same, and the child is canceled when it can be reached.
     pub(super) fn task_canceled(
         self: &Rc<Self>,
         session: &Session,
-        child: &SessionId,
+        task: &ChildKey,
         canceled: Result<ChildStatus, PeerError>,
     ) -> Result<(), PeerError> {
-        let task = session.state().subagents.open_of(child).cloned();
+        let task = session.state().subagents.open_of(task).cloned();
         let Some((task, since)) = task.and_then(|task| task.canceled_at.map(|at| (task, at))) else {
             return canceled.map(drop);
         };
-        let not_started = ChildStatus::not_started(child.clone(), task.call_id.clone());
+        let not_started = ChildStatus::not_started(task.session.clone(), task.call_id.clone());
         let ended = |status| {
             self.finish_task(session, &task.id, status).map_err(|error| PeerError(error.to_string()))
         };
@@ -206,15 +206,15 @@ impl SessionHost {
             Err(error) => {
                 if self.now().since(since) >= CANCEL_FOR {
                     ended(not_started)?;
-                    self.handle(Input::Cancel(vec![child.clone()]));
+                    self.handle(Input::Cancel(vec![task.key()]));
                 }
                 Err(error)
             }
         }
     }
 
-    /// Gives up the background tasks that have expired. Returns their children.
-    pub(super) fn expire_tasks(&self, session: &Session) -> Result<Vec<SessionId>, Problem> {
+    /// Gives up the background tasks that have expired, and returns them.
+    pub(super) fn expire_tasks(&self, session: &Session) -> Result<Vec<ChildKey>, Problem> {
         let now = self.now();
         let expired: Vec<BackgroundTask> =
             session.state().subagents.open().filter(|task| task.expires_at <= now).cloned().collect();
@@ -223,7 +223,7 @@ impl SessionHost {
             let failed = ChildStatus::failed(task.session.clone(), task.call_id.clone(), why);
             self.finish_task(session, &task.id, failed)?;
         }
-        Ok(expired.into_iter().map(|task| task.session).collect())
+        Ok(expired.iter().map(BackgroundTask::key).collect())
     }
 
     /// Starts a turn because background tasks have ended. If the agent was deleted, its tasks start no turns any more, or the

@@ -4,38 +4,74 @@
 use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::agent::ending::Ending;
 use crate::ports::{Batch, PeerError, StoreError, within};
-use crate::session::{DocumentKey, Session, discard_copy, document_key, kernel::Input};
+use crate::session::{DocumentKey, Draft, Session, discard_copy, document_key, kernel::Input};
 use crate::turn::TurnMachine;
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Message, Part, Problem, SessionId, SessionMeta,
-    Snapshot, SnapshotMeta, StopReason, TenantLimits, TurnOptions, TurnState, TurnStatus,
+    SessionPermissions, Snapshot, SnapshotMeta, StopReason, TenantLimits, TurnOptions, TurnState, TurnStatus,
 };
-use std::rc::Rc;
+use std::{cmp::Ordering, rc::Rc};
 
 impl SessionHost {
-    /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
-    pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
-        let Snapshot { meta: SnapshotMeta { meta, totals }, tenant_policy, .. } = snapshot;
-        let permissions = {
-            let own = session.state();
-            if own.meta.parent != meta.parent {
-                return Err(Problem::new(
-                    ErrorCode::AlreadyExists,
-                    "another session has the id of this subagent",
-                ));
+    /// Begins the task of a snapshot if it is a further one, or else applies the parent's current rules. Returns `false` if
+    /// the task was canceled before it arrived.
+    pub(super) fn follow_parent(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        snapshot: Snapshot,
+    ) -> Result<bool, Problem> {
+        let own = session.state().meta.parent.clone();
+        let (Some(own), Some(given)) = (own, &snapshot.meta.meta.parent) else { return Err(taken()) };
+        if own.session != given.session {
+            return Err(taken());
+        }
+        match given.number.cmp(&own.number) {
+            // A delayed message about an earlier task.
+            Ordering::Less => Ok(true),
+            Ordering::Equal if own != *given => Err(taken()),
+            Ordering::Equal => self.follow_rules(session, &snapshot).map(|()| true),
+            Ordering::Greater => {
+                if is_refused(session, &given.call_id) {
+                    return Ok(false);
+                }
+                self.begin_further_task(session, snapshot).map(|()| true)
             }
-            let Some(child) = &own.child else { return Ok(()) };
-            let mut permissions = meta.permissions.clone();
-            permissions.grant(&child.granted);
+        }
+    }
+
+    fn begin_further_task(self: &Rc<Self>, session: &Rc<Session>, snapshot: Snapshot) -> Result<(), Problem> {
+        let Snapshot { meta: SnapshotMeta { meta, totals }, tenant_policy, task, .. } = snapshot;
+        let task =
+            task.and_then(|(task, options)| self.task_turn(&meta, &tenant_policy.limits, task, options));
+        let Some((turn, message)) = task else { return Ok(()) };
+        // Nothing waits for the earlier task, which may still run because its cancellation was lost.
+        self.end_task(session)?;
+        let permissions = permissions_of_child(session, &meta);
+        session.commit(self.now(), |draft| {
+            draft.follow_parent(permissions, meta.mode.clone());
+            draft.set_tenant_policy(tenant_policy);
+            draft.set_ruled_at(totals.updated_at);
+            draft.take_task(meta);
+            draft.start_turn(turn, message);
+        })?;
+        Ok(())
+    }
+
+    /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
+    fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
+        let Snapshot { meta: SnapshotMeta { meta, totals }, tenant_policy, .. } = snapshot;
+        let permissions = permissions_of_child(session, meta);
+        let (is_old, is_same) = {
+            let own = session.state();
             let is_same = own.meta.permissions == permissions
                 && own.meta.mode == meta.mode
                 && !own.guidance.tenant_policy.is_replaced_by(tenant_policy);
             // A delayed message may carry older permissions than the stored ones.
-            if totals.updated_at < child.ruled_at || is_same {
-                return Ok(());
-            }
-            permissions
+            (own.child.as_ref().is_some_and(|child| totals.updated_at < child.ruled_at), is_same)
         };
+        if is_old || is_same {
+            return Ok(());
+        }
         session.commit(self.now(), |draft| {
             draft.follow_parent(permissions, meta.mode.clone());
             draft.set_tenant_policy(tenant_policy.clone());
@@ -71,8 +107,15 @@ impl SessionHost {
             return Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()));
         };
         let not_found = || Problem::not_found("subagent");
-        if session.state().meta.parent.is_none() {
-            return Err(not_found());
+        let own = session.state().meta.parent.as_ref().map(|parent| parent.call_id.clone());
+        let own = own.ok_or_else(not_found)?;
+        // An earlier version sent no call for a child that no call waited for.
+        if !call_id.is_empty() && own != *call_id {
+            let refuse = |draft: &mut Draft| draft.refuse(call_id.clone());
+            if !is_refused(&session, call_id) {
+                session.commit(self.now(), refuse)?;
+            }
+            return Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()));
         }
         self.end_task(&session)?;
         self.status(&session)?.ok_or_else(not_found)
@@ -112,15 +155,17 @@ impl SessionHost {
         let notified = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, notified).await;
         let notified = notified.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
         match notified.map_err(|error| Problem::internal(error.to_string()))? {
-            Acknowledgement::Recorded if status.is_final() => self.store_reported(session),
+            Acknowledgement::Recorded if status.is_final() => self.store_reported(session, &status.call_id),
             // Only a child that asks to continue is refused.
             Acknowledgement::Recorded | Acknowledgement::Refused(_) => {
                 self.handle(Input::Acknowledged(status));
                 Ok(())
             }
             Acknowledgement::NotWanted => {
-                self.end_task(session)?;
-                self.store_reported(session)
+                if has_task(session, &status.call_id) {
+                    self.end_task(session)?;
+                }
+                self.store_reported(session, &status.call_id)
             }
             // The parent was erased before this session was created, so the erasure missed it.
             Acknowledgement::NoSession => {
@@ -130,8 +175,12 @@ impl SessionHost {
         }
     }
 
-    fn store_reported(&self, session: &Session) -> Result<(), Problem> {
-        session.commit(self.now(), |draft| draft.set_reported())?;
+    /// Stores that the parent needs no further status of the task of this call.
+    fn store_reported(&self, session: &Session, call_id: &CallId) -> Result<(), Problem> {
+        // The parent may have given the child a further task since.
+        if has_task(session, call_id) {
+            session.commit(self.now(), |draft| draft.set_reported())?;
+        }
         Ok(())
     }
 
@@ -163,4 +212,27 @@ impl SessionHost {
         status.tool_calls = end.outcomes.values().sum::<u32>().min(state.meta.budget.max_tool_calls);
         Ok(Some(status))
     }
+}
+
+/// Returns the permissions of a child: the parent's, which are in `given`, and what the child's own approvals granted.
+fn permissions_of_child(session: &Session, given: &SessionMeta) -> SessionPermissions {
+    let mut permissions = given.permissions.clone();
+    if let Some(child) = &session.state().child {
+        permissions.grant(&child.granted);
+    }
+    permissions
+}
+
+/// Returns whether the task of this call was canceled before it arrived.
+fn is_refused(session: &Session, call_id: &CallId) -> bool {
+    session.state().child.as_ref().is_some_and(|child| child.refused.contains(call_id))
+}
+
+/// Returns whether the child's task is that of this call of the parent.
+fn has_task(session: &Session, call_id: &CallId) -> bool {
+    session.state().meta.parent.as_ref().is_some_and(|parent| parent.call_id == *call_id)
+}
+
+fn taken() -> Problem {
+    Problem::new(ErrorCode::AlreadyExists, "another session has the id of this subagent")
 }

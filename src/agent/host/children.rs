@@ -7,7 +7,7 @@ use super::{
     delegation::{Delegation, Waiter, suspension_of},
     resolved::{ResolvedCalls, Settled},
 };
-use crate::ports::{PeerError, PeerRequest, PeerResponse, StoreError, within};
+use crate::ports::{PeerError, PeerRequest, PeerResponse, StoreError, session_store::Select, within};
 use crate::session::{
     Session,
     kernel::{Input, SessionKernel},
@@ -15,9 +15,9 @@ use crate::session::{
 };
 use crate::turn::policy;
 use crate::types::{
-    Acknowledgement, CallId, ChildSettings, ChildStatus, ChildTask, ErrorCode, EventKind, Imported, Parent,
-    Problem, Promoted, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension, Timestamp,
-    ToolOutcome, TurnOptions, TurnStatus, Wait,
+    Acknowledgement, CallId, ChildKey, ChildSettings, ChildStatus, ChildTask, ErrorCode, EventKind, Imported,
+    Parent, Problem, Promoted, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension,
+    Timestamp, ToolOutcome, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
 use futures::future::join_all;
@@ -40,20 +40,24 @@ impl SessionHost {
         child: &SessionId,
     ) -> Result<(), Problem> {
         let Some(delegation) = Delegation::of(session, child)? else { return Ok(()) };
+        let key = ChildKey { session: child.clone(), call_id: delegation.call_id.clone() };
         let tenant = session.state().meta.tenant.clone();
         let rules = rules_hash(session);
         let snapshot = self.snapshot(session, &delegation)?;
         // A fork gets the log, until it has acknowledged its task.
-        let imported = if delegation.task.forked && delegation.notified.is_none() {
-            self.export(session, session.last_seq(), child, snapshot).await
+        let is_copy = delegation.task.forked && delegation.task.further.is_none();
+        let imported = if is_copy && delegation.notified.is_none() {
+            self.export(session, fork_point(session, &delegation)?, child, snapshot).await
         } else {
             let imported = self.ports.peers.import(&tenant, child, snapshot);
             let imported = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, imported).await;
             imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())))
         };
-        // While the message was in flight, the call may have been resolved and its turn may have ended.
-        let Some(delegation) = Delegation::of(session, child)? else {
-            self.handle(Input::Cancel(vec![child.to_owned()]));
+        // While the message was in flight, the call may have been resolved and its turn may have ended, and the child may
+        // have got another task.
+        let own = Delegation::of(session, child)?.filter(|own| own.call_id == key.call_id);
+        let Some(delegation) = own else {
+            self.handle(Input::Cancel(vec![key]));
             return Ok(());
         };
         match imported {
@@ -76,7 +80,7 @@ impl SessionHost {
                 if !(late && delegation.notified.is_none()) {
                     return Err(Problem::internal(error.to_string()));
                 }
-                self.handle(Input::Cancel(vec![child.to_owned()]));
+                self.handle(Input::Cancel(vec![key]));
                 self.fail_child(session, delegation, &format!("it could not be reached: {error}"))
             }
         }
@@ -253,28 +257,29 @@ impl SessionHost {
         statuses
     }
 
-    /// Cancels the children of these suspensions in the background.
+    /// Cancels the tasks of these suspensions in the background.
     pub(super) fn cancel_later(self: &Rc<Self>, suspensions: &[Suspension]) {
-        let children = suspensions.iter().filter_map(Suspension::child);
-        let children: Vec<_> = children.map(|child| child.task.session.clone()).collect();
-        if !children.is_empty() {
-            self.handle(Input::Cancel(children));
+        let key = |own: &Suspension| {
+            let session = own.child()?.task.session.clone();
+            Some(ChildKey { session, call_id: own.call_id.clone() })
+        };
+        let tasks: Vec<_> = suspensions.iter().filter_map(key).collect();
+        if !tasks.is_empty() {
+            self.handle(Input::Cancel(tasks));
         }
     }
 
-    /// Cancels a child that no call waits for.
+    /// Cancels a task of a child for which nothing waits.
     pub(super) async fn cancel_child(
         self: &Rc<Self>,
         session: &Session,
-        child: &SessionId,
+        task: &ChildKey,
     ) -> Result<(), PeerError> {
         let tenant = session.state().meta.tenant.clone();
-        let call_id = session.state().subagents.open_of(child).map(|task| task.call_id.clone());
-        let call_id = call_id.unwrap_or_else(|| CallId::from(""));
-        let canceled = self.ports.peers.cancel(&tenant, child, &call_id);
+        let canceled = self.ports.peers.cancel(&tenant, &task.session, &task.call_id);
         let canceled = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, canceled).await;
         let canceled = canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
-        self.task_canceled(session, child, canceled)
+        self.task_canceled(session, task, canceled)
     }
 
     /// Returns the final statuses already received for the current step, which still waits for other calls.
@@ -287,9 +292,7 @@ impl SessionHost {
     pub(super) fn known_promotions(&self, session: &Session) -> Vec<(CallId, ToolOutcome)> {
         let outcome = |(own, answer): (Suspension, Value)| {
             let promoted: Promoted = serde_json::from_value(answer).ok()?;
-            let task = &own.child()?.task;
-            let outcome = promoted.outcome(&task.agent, &task.session, task.timeout_seconds != Some(0));
-            Some((own.call_id.clone(), outcome))
+            Some((own.call_id.clone(), promoted.outcome(&own.child()?.task)))
         };
         resolved_children(session).filter_map(outcome).collect()
     }
@@ -297,7 +300,7 @@ impl SessionHost {
     /// Builds the snapshot from which a child is created: rules, mode, task, and its share of the turn's
     /// remaining budget. It has no log; [`SessionHost::export`] adds that of a fork.
     fn snapshot(&self, session: &Session, delegation: &Delegation) -> Result<Snapshot, StoreError> {
-        let ChildTask { agent, task, forked, session: child, .. } = &delegation.task;
+        let ChildTask { agent, task, forked, session: child, further, .. } = &delegation.task;
         let state = session.state();
         let ChildSettings { model, budget, tools, think } = match &delegation.settings {
             Some(settings) => settings.clone(),
@@ -325,6 +328,7 @@ impl SessionHost {
                 agent: agent.clone(),
                 forked: *forked,
                 task_turn: delegation.task.turn(),
+                number: delegation.task.number(),
             }),
             created_at: now,
             permissions: state.meta.permissions.clone(),
@@ -335,11 +339,25 @@ impl SessionHost {
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },
             forked_from: forked.then(|| state.meta.id.clone()),
             tenant_policy: state.guidance.tenant_policy.clone(),
-            // A child that has acknowledged its task exists.
-            records: delegation.notified.is_none().then(Vec::new),
+            // A child that has acknowledged a task exists.
+            records: (delegation.notified.is_none() && further.is_none()).then(Vec::new),
             task: Some((task.clone(), options)),
         })
     }
+}
+
+/// Returns the sequence number of the record up to which a fork gets the log. What follows while it works in the background
+/// does not concern it.
+fn fork_point(session: &Session, delegation: &Delegation) -> Result<u64, StoreError> {
+    let select = Select { turn: Some(&delegation.turn), kinds: &["subagent.started"], ..Select::default() };
+    for record in session.records(select) {
+        let record = record?;
+        if matches!(&record.kind, EventKind::SubagentStarted { call_id, .. } if *call_id == delegation.call_id)
+        {
+            return Ok(record.seq);
+        }
+    }
+    Ok(session.last_seq())
 }
 
 /// Returns the calls for subagents of the current step that are resolved, with their answers.

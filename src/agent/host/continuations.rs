@@ -136,7 +136,7 @@ impl SessionHost {
     ) -> Result<Acknowledgement, Problem> {
         let store = |slot_until| {
             // The task may have ended during the await.
-            if session.state().subagents.open_of(&task.session).is_none() {
+            if session.state().subagents.open_of(&task.key()).is_none() {
                 return Ok(false);
             }
             let running = ChildStatus::running(task.session.clone(), task.call_id.clone());

@@ -2,7 +2,10 @@
 
 use crate::ports::StoreError;
 use crate::session::Session;
-use crate::types::{CallId, ChildSettings, ChildTask, SessionId, Suspension, Timestamp, TurnId};
+use crate::types::{
+    BackgroundTask, CallId, ChildKey, ChildSettings, ChildTask, SessionId, Suspension, Timestamp, TurnId,
+};
+use std::collections::BTreeMap;
 
 /// What a child works for.
 pub(super) struct Delegation {
@@ -31,9 +34,17 @@ pub(super) enum Waiter {
 }
 
 impl Delegation {
-    /// Returns what the child in session `child` works for; `None` if nothing waits for it.
+    /// Returns what the child in session `child` works for; `None` if nothing waits for it, or its task was canceled.
     pub fn of(session: &Session, child: &SessionId) -> Result<Option<Self>, StoreError> {
-        if let Some(suspension) = suspension_of(session, child)? {
+        let suspensions = session.suspensions()?;
+        let subagents = std::rc::Rc::clone(&session.state().subagents);
+        let Some(open) = OpenTask::first_of(&suspensions, subagents.open()).remove(child) else {
+            return Ok(None);
+        };
+        let is_its = |own: &&Suspension| {
+            own.call_id == open.call_id && own.child().is_some_and(|wait| wait.task.session == *child)
+        };
+        if let Some(suspension) = suspensions.iter().find(is_its).cloned() {
             let Some(wait) = suspension.child().cloned() else { return Ok(None) };
             return Ok(Some(Self {
                 call_id: suspension.call_id.clone(),
@@ -45,7 +56,8 @@ impl Delegation {
                 waiter: Waiter::Call(Box::new(suspension)),
             }));
         }
-        let Some(task) = session.state().subagents.open_of(child).cloned() else { return Ok(None) };
+        let task = subagents.open_of(&ChildKey { session: child.clone(), call_id: open.call_id });
+        let Some(task) = task.filter(|task| task.canceled_at.is_none()).cloned() else { return Ok(None) };
         let Some(details) = session.task_details(&task.id)? else { return Ok(None) };
         Ok(Some(Self {
             call_id: task.call_id,
@@ -59,8 +71,59 @@ impl Delegation {
     }
 }
 
-/// Returns the open suspension that waits for the child in session `child`.
+/// A task of a child that has not ended.
+pub(super) struct OpenTask {
+    number: u32,
+    /// The call that gave it.
+    pub call_id: CallId,
+    /// The hash of the rules that the child has acknowledged; `None` until it has the task.
+    pub notified: Option<String>,
+    /// Whether it is a background task.
+    pub in_background: bool,
+    /// Whether it was canceled, which the child has not confirmed yet.
+    pub is_canceled: bool,
+}
+
+impl OpenTask {
+    /// Returns the task that each child works on: its oldest one, of those that suspended calls and background tasks wait
+    /// for. Its other tasks begin when nothing waits for that one.
+    pub fn first_of<'a>(
+        suspensions: &[Suspension],
+        tasks: impl Iterator<Item = &'a BackgroundTask>,
+    ) -> BTreeMap<SessionId, Self> {
+        let called = suspensions.iter().filter_map(|own| Some((own, own.child()?))).map(|(own, child)| {
+            let open = Self {
+                number: child.task.number(),
+                call_id: own.call_id.clone(),
+                notified: child.notified.clone(),
+                in_background: false,
+                is_canceled: false,
+            };
+            (child.task.session.clone(), open)
+        });
+        let tasks = tasks.map(|task| {
+            let open = Self {
+                number: task.number,
+                call_id: task.call_id.clone(),
+                notified: task.notified.clone(),
+                in_background: true,
+                is_canceled: task.canceled_at.is_some(),
+            };
+            (task.session.clone(), open)
+        });
+        let mut first: BTreeMap<SessionId, Self> = BTreeMap::new();
+        for (session, open) in called.chain(tasks) {
+            if first.get(&session).is_none_or(|other| open.number < other.number) {
+                first.insert(session, open);
+            }
+        }
+        first
+    }
+}
+
+/// Returns the open suspension whose task the child in session `child` works on.
 pub(super) fn suspension_of(session: &Session, child: &SessionId) -> Result<Option<Suspension>, StoreError> {
-    let is_its = |own: &Suspension| own.child().is_some_and(|wait| wait.task.session == *child);
-    Ok(session.suspensions()?.into_iter().find(is_its))
+    let of_child = |own: &Suspension| own.child().filter(|wait| wait.task.session == *child).cloned();
+    let own = session.suspensions()?.into_iter().filter_map(|own| Some((of_child(&own)?.task.number(), own)));
+    Ok(own.min_by_key(|(number, _)| *number).map(|(_, own)| own))
 }

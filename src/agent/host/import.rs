@@ -83,7 +83,9 @@ impl SessionHost {
         }
         let is_child = snapshot.task.is_some();
         if is_child && self.is_canceled()? {
-            return Ok(Imported::Canceled);
+            // A further task finds no conversation to continue.
+            let is_new = snapshot.records.is_some();
+            return Ok(if is_new { Imported::Canceled } else { Imported::Missing });
         }
         let session = match self.recover()? {
             Some(session) => {
@@ -92,8 +94,8 @@ impl SessionHost {
                 {
                     return Ok(Imported::Taken);
                 }
-                if is_child {
-                    self.follow_rules(&session, &snapshot)?;
+                if is_child && !self.follow_parent(&session, snapshot)? {
+                    return Ok(Imported::Canceled);
                 }
                 session
             }

@@ -1,6 +1,6 @@
 //! Performs the kernel's effects: runs turns, starts background jobs, arms the alarm.
 
-use super::{Running, SessionHost, children::rules_hash, inbox};
+use super::{Running, SessionHost, children::rules_hash, delegation::OpenTask, inbox};
 use crate::agent::CancelToken;
 use crate::ports::StoreError;
 use crate::session::{
@@ -124,7 +124,7 @@ impl SessionHost {
             }
             Job::StartWoken => self.start_woken(session).await.is_ok(),
             Job::NotifyChild(child) => self.notify_child(session, child).await.is_ok(),
-            Job::CancelChild(child) => self.cancel_child(session, child).await.is_ok(),
+            Job::CancelChild(task) => self.cancel_child(session, task).await.is_ok(),
             Job::NotifyParent => self.notify_parent(session).await.is_ok(),
             Job::NotifyWebhook => self.notify_webhook(session).await.is_ok(),
             Job::FollowUps => self.run_follow_ups(session, cancel).await.is_ok(),
@@ -173,17 +173,14 @@ impl SessionHost {
     fn facts(&self, session: &Rc<Session>) -> Result<Facts, StoreError> {
         let suspensions = session.suspensions()?;
         let subagents = Rc::clone(&session.state().subagents);
-        let called = suspensions.iter().filter_map(|suspension| suspension.child());
-        let called = called.map(|child| (&child.task.session, &child.notified, false));
-        let tasks = subagents.open().filter(|task| task.canceled_at.is_none());
-        let tasks = tasks.map(|task| (&task.session, &task.notified, true));
-        let children: Vec<_> = called.chain(tasks).collect();
-        let hash = if children.is_empty() { String::new() } else { rules_hash(session) };
-        let children = children.into_iter().map(|(child, notified, in_background)| Child {
-            session: child.clone(),
-            acknowledged: notified.as_ref() == Some(&hash),
+        let open = OpenTask::first_of(&suspensions, subagents.open());
+        let hash = if open.is_empty() { String::new() } else { rules_hash(session) };
+        let children = open.into_iter().filter(|(_, open)| !open.is_canceled).map(|(child, open)| Child {
+            session: child,
+            call_id: open.call_id,
+            acknowledged: open.notified.as_ref() == Some(&hash),
             rules: hash.clone(),
-            in_background,
+            in_background: open.in_background,
         });
         let expiries = suspensions.iter().map(Suspension::changes_at);
         Ok(Facts {

@@ -279,9 +279,9 @@ impl SessionHost {
 
     /// Declines expired calls, ends expired claims, and gives up expired background tasks.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        let children = self.expire_tasks(session)?;
-        if !children.is_empty() {
-            self.handle(Input::Cancel(children));
+        let given_up = self.expire_tasks(session)?;
+        if !given_up.is_empty() {
+            self.handle(Input::Cancel(given_up));
         }
         let now = self.now();
         let is_late = |own: &Suspension| own.expires_at <= now;

@@ -3,7 +3,8 @@
 use super::Draft;
 use crate::session::DocumentKey;
 use crate::types::{
-    BackgroundTask, ChildStatus, EventKind, Message, TaskEnd, Timestamp, TurnId, TurnState, TurnStatus,
+    BackgroundTask, ChildStatus, EventKind, Message, Spawned, TaskEnd, Timestamp, TurnId, TurnState,
+    TurnStatus,
     background::{MAX_SHOWN, MAX_TASKS},
 };
 use std::rc::Rc;
@@ -22,6 +23,11 @@ impl Draft {
         self.record(Some(&task.turn), EventKind::TaskStarted { task: id, call_id, session, agent, label });
         self.put_task_details(&task.id, details);
         self.subagents().tasks.push(task);
+    }
+
+    /// Sets the subagents that the agent can send further tasks.
+    pub(crate) fn set_spawned(&mut self, spawned: Vec<Spawned>) {
+        self.subagents().spawned = spawned;
     }
 
     /// Returns a task that has not ended.

@@ -2,10 +2,13 @@
 
 use super::Draft;
 use crate::types::{
-    AgentVersion, EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantPolicy, Timestamp,
-    TurnId,
+    AgentVersion, CallId, EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantPolicy,
+    Timestamp, TurnId,
 };
 use serde_json::{Map, Value, json};
+
+/// Maximum number of canceled calls that a child keeps.
+const MAX_REFUSED: usize = 64;
 
 /// A change of a session by its caller. `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +114,26 @@ impl Draft {
         let meta = self.meta();
         meta.permissions = permissions;
         meta.mode = mode;
+    }
+
+    /// Gives a child a further task, and the settings for it.
+    pub(crate) fn take_task(&mut self, given: SessionMeta) {
+        let meta = self.meta();
+        (meta.parent, meta.model, meta.budget) = (given.parent, given.model, given.budget);
+        if let Some(child) = self.child() {
+            child.reported = false;
+            // Earlier tasks are refused by their number, and the parent sends later ones one by one.
+            child.refused.clear();
+        }
+    }
+
+    /// Stores that the task of this call of the parent is refused when it arrives.
+    pub(crate) fn refuse(&mut self, call_id: CallId) {
+        if let Some(child) = self.child() {
+            child.refused.push(call_id);
+            let surplus = child.refused.len().saturating_sub(MAX_REFUSED);
+            child.refused.drain(..surplus);
+        }
     }
 
     /// Stores that the parent has acknowledged the final status of the task.

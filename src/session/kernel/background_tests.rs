@@ -13,6 +13,7 @@ fn task(number: u32) -> BackgroundTask {
         session: format!("ses_{number}").into(),
         agent: "general-purpose".into(),
         label: None,
+        number: 0,
         turn: "t".into(),
         call_id: "c".into(),
         budget: Budget::default(),
@@ -41,6 +42,7 @@ fn durable(state: &SessionState) -> Durable<'_> {
     let open = state.subagents.open().filter(|task| task.canceled_at.is_none());
     let child = |task: &BackgroundTask| Child {
         session: task.session.clone(),
+        call_id: task.call_id.clone(),
         rules: "r".into(),
         acknowledged: true,
         in_background: true,
@@ -87,7 +89,7 @@ fn a_canceled_task_is_canceled_again_by_each_process() {
     for _ in 0..2 {
         let mut kernel = SessionKernel::default();
         let effects = kernel.handle(Input::Alarm, Ok(Some(durable(&state))), NOW);
-        assert_eq!(started(&effects), [Job::CancelChild("ses_1".into())]);
+        assert_eq!(started(&effects), [Job::CancelChild(task(1).key())]);
     }
 }
 

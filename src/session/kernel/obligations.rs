@@ -67,13 +67,12 @@ impl SessionKernel {
             obligations.push(Obligation::now(Job::StartWoken, u64::from(state.subagents.wakes)));
         }
         for task in state.subagents.open() {
-            let canceled = task.canceled_at.map(|at| (at, Job::CancelChild(task.session.clone())));
+            let canceled = task.canceled_at.map(|at| (at, Job::CancelChild(task.key())));
             obligations.extend(canceled.map(|(at, job)| Obligation { job, due: NOW, version: at.0 }));
         }
         // A canceled background task is an obligation of its own.
-        let to_cancel =
-            self.to_cancel.iter().filter(|child| state.subagents.open_of(child).is_none()).cloned();
-        obligations.extend(to_cancel.map(|child| Obligation::now(Job::CancelChild(child), 0)));
+        let to_cancel = self.to_cancel.iter().filter(|task| state.subagents.open_of(task).is_none()).cloned();
+        obligations.extend(to_cancel.map(|task| Obligation::now(Job::CancelChild(task), 0)));
         obligations.extend(durable.status.as_ref().map(|status| {
             let version = hash(&(format!("{:?}", status.status), status.pending.len()));
             Obligation { job: Job::NotifyParent, due: self.status_due(durable, status, now), version }
@@ -105,7 +104,7 @@ impl SessionKernel {
         for child in durable.children.iter().filter(|_| !self.canceling) {
             // Each process notifies each child at least once, because a child that acknowledged may have lost
             // its session.
-            let version = hash(&child.rules);
+            let version = hash(&(&child.call_id, &child.rules));
             let notified = self.notified.get(&child.session).filter(|(own, _)| *own == version);
             let due = match notified {
                 Some((_, at)) if child.acknowledged => child.in_background.then(|| *at + CHECK_CHILD),

@@ -287,7 +287,8 @@ impl World {
             Act::EndTurn => {
                 let Some(turn) = self.activity().turn.take() else { return };
                 self.expires_at = None;
-                let children: Vec<_> = self.children.drain(..).map(|child| child.session).collect();
+                let key = |child: Child| ChildKey { session: child.session, call_id: child.call_id };
+                let children: Vec<_> = self.children.drain(..).map(key).collect();
                 let now = self.now;
                 for name in ["index", "flush"] {
                     let progress = self.activity().follow_ups.entry(name.into()).or_default();
@@ -311,6 +312,7 @@ impl World {
                     let session = format!("child of {}", turn.id).into();
                     self.children = vec![Child {
                         session,
+                        call_id: "c".into(),
                         rules: "r0".into(),
                         acknowledged: false,
                         in_background: false,
@@ -591,8 +593,13 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
         let mut world = World::new();
         world.job_ends(Job::List, true);
         world.job_ends(Job::Tick("pulse"), true);
-        let child =
-            Child { session: "c".into(), rules: "r".into(), acknowledged: false, in_background: false };
+        let child = Child {
+            session: "c".into(),
+            call_id: "c".into(),
+            rules: "r".into(),
+            acknowledged: false,
+            in_background: false,
+        };
         world.act(Act::Post);
         world.act(Act::Wait(false));
         world.children = vec![child];

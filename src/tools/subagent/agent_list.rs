@@ -1,7 +1,7 @@
 //! The `agent_list` tool.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Category, Effect, SessionId, TurnId, TurnStatus};
+use crate::types::{Category, Effect, SessionId, Spawned, TurnId, TurnStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,34 +19,35 @@ pub(super) struct Agent {
     agent_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
-    /// The newest of its tasks.
-    task_id: TurnId,
-    status: TurnStatus,
+    /// The newest of its tasks in the background.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<TurnId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<TurnStatus>,
 }
 
 impl Tool for AgentList {
     type Args = Args;
     type Output = Vec<Agent>;
     const NAME: &'static str = "agent_list";
-    const DESCRIPTION: &'static str =
-        "Lists your subagents in the background, with the status of their tasks.";
+    const DESCRIPTION: &'static str = "Lists the subagents that you can send messages with agent_send, with the status of their newest background tasks.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Other;
     const CONTROL: bool = true;
     const VARIES: bool = true;
 
     async fn run(&self, _args: Args, cx: ToolContext) -> Result<Vec<Agent>, ToolError> {
-        let mut agents: Vec<Agent> = Vec::new();
-        for task in cx.background_tasks() {
-            agents.retain(|agent| agent.agent_key != task.session);
-            agents.push(Agent {
-                agent_key: task.session,
-                agent_id: task.agent,
-                label: task.label,
-                task_id: task.id,
-                status: task.status,
-            });
-        }
-        Ok(agents)
+        let tasks = cx.background_tasks();
+        let agent = |own: Spawned| {
+            let newest = tasks.iter().rfind(|task| task.session == own.session);
+            Agent {
+                agent_key: own.session,
+                agent_id: own.agent,
+                label: own.label,
+                task_id: newest.map(|task| task.id.clone()),
+                status: newest.map(|task| task.status),
+            }
+        };
+        Ok(cx.spawned().into_iter().map(agent).collect())
     }
 }

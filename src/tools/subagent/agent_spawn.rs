@@ -1,8 +1,11 @@
 //! The `agent_spawn` tool, whose subagent goes on in the background when the call has waited long enough.
 
-use super::Kinds;
+use super::{
+    Kinds,
+    promoted::{MAX_WAIT, outcome},
+};
 use crate::agent::{DynTool, ToolContext};
-use crate::types::{ChildStatus, ChildTask, Invalid, Promoted, ToolOutcome, ToolSpec, json::from_value};
+use crate::types::{ChildTask, Invalid, ToolOutcome, ToolSpec};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -10,10 +13,6 @@ use futures::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// How long a call waits by default, in seconds.
-const DEFAULT_WAIT: u32 = 30;
-/// How long a call waits at most, in seconds.
-const MAX_WAIT: u32 = 600;
 /// Maximum length of a label, in characters.
 const MAX_LABEL: usize = 64;
 
@@ -31,12 +30,11 @@ struct Args {
     #[serde(default)]
     label: Option<String>,
     /// How long the call waits for the result.
-    #[serde(default = "default_wait")]
+    #[serde(default = "super::promoted::default_wait")]
     timeout_seconds: u32,
-}
-
-fn default_wait() -> u32 {
-    DEFAULT_WAIT
+    /// Whether the child's session starts as a copy of the parent's.
+    #[serde(default)]
+    forked: bool,
 }
 
 /// The `agent_spawn` tool.
@@ -56,10 +54,13 @@ impl DynTool for AgentSpawn {
             "properties": {
                 "agent_id": {"type": "string", "enum": self.0.ids()},
                 "task": {"type": "string", "description":
-                    "Everything the subagent needs to know: it sees nothing else."},
-                "label": {"type": "string", "description": "A short name, by which you recognize the subagent."},
+                    "Everything the subagent needs to know: it sees nothing else, unless it is forked."},
+                "label": {"type": "string", "description": "A short name for the subagent, by which agent_send finds it."},
                 "timeout_seconds": {"type": "integer", "minimum": 0, "description":
                     "How long to wait for the result, at most 600. The default is 30."},
+                "forked": {"type": "boolean", "description":
+                    "Whether the subagent starts with this whole conversation, as a copy of you. `agent_id` has no effect \
+                     then."},
             },
             "required": ["agent_id", "task"],
         });
@@ -81,32 +82,14 @@ impl DynTool for AgentSpawn {
         args: Value,
         cx: ToolContext,
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
-        let task = |Args { agent_id: agent, task, label, timeout_seconds }, session| {
+        let task = |Args { agent_id: agent, task, label, timeout_seconds, forked }, session| {
             let timeout_seconds = Some(timeout_seconds.min(MAX_WAIT));
-            ChildTask { agent, task, forked: false, session, label, timeout_seconds }
+            ChildTask { agent, task, forked, session, label, timeout_seconds, further: None }
         };
         super::delegated(&args, &cx, task)
     }
 
-    fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
-        let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
-        let answer = cx.answer.unwrap_or_default();
-        let outcome = match (from_value::<Promoted>(answer.clone()), from_value::<ChildStatus>(answer)) {
-            (Ok(promoted), _) => promoted.outcome(
-                args["agent_id"].as_str().unwrap_or_default(),
-                &session,
-                args["timeout_seconds"] != 0,
-            ),
-            (Err(_), Ok(status)) => match status.outcome() {
-                ToolOutcome::Result { result: reply } => ToolOutcome::Result {
-                    result: json!({
-                        "agent_key": session, "agent_id": args["agent_id"], "session_id": session, "reply": reply,
-                    }),
-                },
-                outcome => outcome,
-            },
-            (Err(_), Err(_)) => ToolOutcome::failure("the subagent sent no result"),
-        };
-        ready(outcome).boxed_local()
+    fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
+        ready(outcome(cx)).boxed_local()
     }
 }

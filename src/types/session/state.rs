@@ -2,7 +2,7 @@
 
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus, Webhook};
 use crate::types::{
-    EventKind, Gauge, Grants, InboxMark, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
+    CallId, EventKind, Gauge, Grants, InboxMark, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
     background::Subagents,
 };
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,9 @@ pub struct ChildState {
     /// Whether the parent has acknowledged the final status of this child's task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reported: bool,
+    /// The parent's calls that were canceled before their further tasks arrived. The tasks are refused if they do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<CallId>,
 }
 
 /// What the tenant's ledger has confirmed to the session. It is rewritten once per report.
