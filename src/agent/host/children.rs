@@ -74,10 +74,11 @@ impl SessionHost {
             }
             Ok(Imported::Taken) => self.fail_child(session, delegation, "another session has its id"),
             Ok(Imported::Missing) => self.fail_child(session, delegation, "its session was deleted"),
-            // A child that has acknowledged its task keeps it, however long it is unreachable.
+            // A child that has acknowledged a task keeps it, and can be reached again, however long this takes.
             Err(error) => {
                 let late = self.now().since(delegation.since) > GIVE_UP_AFTER;
-                if !(late && delegation.notified.is_none()) {
+                let exists = delegation.notified.is_some() || delegation.task.further.is_some();
+                if !late || exists {
                     return Err(Problem::internal(error.to_string()));
                 }
                 self.handle(Input::Cancel(vec![key]));

@@ -206,6 +206,27 @@ fn a_message_to_a_subagent_that_is_gone_fails() {
 }
 
 #[test]
+fn a_message_waits_for_a_subagent_that_cannot_be_reached() {
+    let stage = stage();
+    stage.post("t1", &steps(&[named("w", READ, 30)]));
+    stage.settle();
+    stage.others.down.set(true);
+    stage.post("t2", &steps(&[send("w", WRITE, 0)]));
+    stage.settle();
+    stage.live(ms(1_000_000));
+    assert_eq!(statuses(&stage), ["running"]);
+    stage.others.down.set(false);
+    stage.tick(ms(601_000));
+    stage.wake();
+    stage.live(ms(2_000));
+    assert_eq!(
+        (statuses(&stage), stage.runs.borrow().get("a").copied()),
+        (vec!["completed".into()], Some(1))
+    );
+    stage.check();
+}
+
+#[test]
 fn a_delayed_message_about_an_earlier_task_changes_nothing() {
     let stage = stage();
     stage.post("t1", &steps(&[named("w", READ, 30)]));
