@@ -27,7 +27,7 @@ pub const TOKENS: u64 = 10;
 pub const FIXED: u64 = 4_600;
 
 /// Size of the tools for background tasks, in tokens.
-const BACKGROUND: u64 = 1_300;
+const BACKGROUND: u64 = 1_500;
 
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 

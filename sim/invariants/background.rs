@@ -56,10 +56,8 @@ fn ended(world: &World, views: &[Seen], node: &Node, view: &View, start: &Entry)
     }
     let id = start.value["session"].as_str().unwrap_or_default();
     let child = session(views, &node.tenant, id);
-    let theirs = child.and_then(|(_, view)| {
-        let turn = view.turns.iter().find(|turn| *task == *turn.id)?;
-        Some(&view.entries[*turn.ends.first()?])
-    });
+    let begun = child.map(|(_, view)| view.turns.iter().find(|turn| *task == *turn.id));
+    let theirs = child.and_then(|(_, view)| Some(&view.entries[*begun??.ends.first()?]));
     let details = node.document(&format!("task/{}", task.as_str().unwrap_or_default()));
     let result = &details["result"];
     let their = |name: &str| theirs.map_or(&Value::Null, |end| &end.value[name]);
@@ -82,6 +80,9 @@ fn ended(world: &World, views: &[Seen], node: &Node, view: &View, start: &Entry)
             let is_theirs = their("status") == "failed" && their("error")["message"] == *why;
             let given_up =
                 ["it could not be reached", "the task did not end in time", "its session was deleted"];
+            if why.starts_with("the task did not end in time") && matches!(begun, Some(None)) {
+                ledger.find(20, format!("{} without having begun", end.json));
+            }
             if !is_theirs && !given_up.iter().any(|reason| why.starts_with(reason)) {
                 ledger.find(
                     20,

@@ -44,6 +44,7 @@ pub fn check(world: &World, views: &[Seen]) {
         for turn in view.turns.iter().filter(|turn| !turn.ends.is_empty()) {
             tasks(world, views, node, view, turn);
             used(ledger, view, turn);
+            messages(ledger, views, node, view, turn);
         }
     }
 }
@@ -82,6 +83,32 @@ fn tasks(world: &World, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
         check_outcome(world, node, view, turn, over, theirs);
         if let Some((child, theirs)) = theirs {
             stops_after_call(ledger, node, child, theirs, over, &task_of(node, started));
+        }
+    }
+}
+
+/// Each further message reaches the subagent that has this label, and no other.
+fn messages(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
+    let started = |entry: &&Entry| entry.kind == "subagent.started";
+    for sent in turn.records.iter().map(|place| &view.entries[*place]).filter(started) {
+        let Some(call) = turn.calls.iter().find(|call| sent.value["call_id"] == *call.id) else { continue };
+        let given = call.given();
+        let task = if call.name == AGENT_SEND { &given["message"] } else { &given["task"] };
+        let child = session(views, &node.tenant, sent.value["session"].as_str().unwrap_or_default());
+        let id = task_of(node, sent);
+        let begun = child.and_then(|(_, theirs)| theirs.turns.iter().find(|turn| id == *turn.id));
+        if begun.is_some_and(|begun| *task != *begun.said) {
+            let said = begun.map(|begun| &begun.said);
+            ledger.find(12, format!("{}: the subagent was asked {said:?} instead of {task}", call.id));
+        }
+        let is_receiver = |own: &&Entry| {
+            let spawn = view.turns.iter().flat_map(|turn| &turn.calls);
+            let mut spawn = spawn.filter(|call| call.name == AGENT_SPAWN && own.value["call_id"] == *call.id);
+            own.value["session"] == sent.value["session"]
+                && spawn.any(|call| call.given()["label"] == given["label"])
+        };
+        if call.name == AGENT_SEND && !view.entries.iter().filter(started).any(|own| is_receiver(&own)) {
+            ledger.find(12, format!("{} went to another subagent: {}", call.id, sent.json));
         }
     }
 }

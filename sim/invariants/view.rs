@@ -60,6 +60,13 @@ pub struct View {
     pub turns: Vec<Turn>,
 }
 
+impl Call {
+    /// Returns the arguments that the call runs with.
+    pub fn given(&self) -> Value {
+        self.key.split_once(' ').and_then(|(_, args)| serde_json::from_str(args).ok()).unwrap_or_default()
+    }
+}
+
 impl View {
     pub fn of(node: &Node) -> Self {
         let mut entries: Vec<Entry> = Vec::new();

@@ -46,7 +46,7 @@ pub fn add_subagents(
     sessions: &mut [SessionScenario],
     people: &mut PeopleScenario,
 ) -> SubagentsScenario {
-    if !dice.chance(20) {
+    if !dice.chance(30) {
         return SubagentsScenario::default();
     }
     for (place, session) in sessions.iter_mut().enumerate() {
@@ -131,7 +131,7 @@ pub fn add_subagents(
 
 /// Lets some subagents work in the background, in worlds that need not end like undisturbed ones.
 fn in_background(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario]) -> BackgroundTasks {
-    if quiet || dice.chance(15) {
+    if quiet || dice.chance(5) {
         return BackgroundTasks::Off;
     }
     for session in sessions.iter_mut() {
