@@ -7,8 +7,9 @@ use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode, Owner, PlanRef,
-    SessionId, SessionState, Source, Spawned, TaskView, TenantId, Timestamp, ToolOutcome, ToolProgress, TurnId, UserId, Wait,
+    AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode,
+    Owner, PlanRef, SessionId, SessionState, Source, Spawned, TaskView, TenantId, Timestamp, ToolOutcome,
+    ToolProgress, TurnId, UserId, Wait,
 };
 use bytes::Bytes;
 use futures::{

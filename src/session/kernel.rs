@@ -19,7 +19,9 @@ mod tests;
 
 use super::{Permit, Session};
 use crate::ports::StoreError;
-use crate::types::{CallId, ChildKey, ChildStatus, ListedCall, SessionId, SessionState, Timestamp, TurnState};
+use crate::types::{
+    CallId, ChildKey, ChildStatus, ListedCall, SessionId, SessionState, Timestamp, TurnState,
+};
 use obligations::Obligation;
 pub use obligations::{holds_slot, runs_long_from, wakes, works};
 use std::collections::{BTreeMap, BTreeSet};

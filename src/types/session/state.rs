@@ -2,8 +2,8 @@
 
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus, Webhook};
 use crate::types::{
-    CallId, EventKind, Gauge, Grants, InboxMark, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState, Usage,
-    background::Subagents,
+    CallId, EventKind, Gauge, Grants, InboxMark, Task, TenantPolicy, Timestamp, ToolSpec, TurnId, TurnState,
+    Usage, background::Subagents,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, rc::Rc};
