@@ -122,8 +122,6 @@ impl Draft {
         (meta.parent, meta.model, meta.budget) = (given.parent, given.model, given.budget);
         if let Some(child) = self.child() {
             child.reported = false;
-            // Earlier tasks are refused by their number, and the parent sends later ones one by one.
-            child.refused.clear();
         }
     }
 

@@ -267,3 +267,18 @@ fn a_fork_works_in_the_background_and_reads_messages() {
     stage.check();
     check(&stage.others.disk(&child(&stage)).log());
 }
+
+#[test]
+fn a_canceled_message_stays_canceled_while_an_earlier_one_is_read() {
+    let stage = stage();
+    stage.post("t1", &steps(&[named("w", &reads(3), 0), send("w", READ, 0), send("w", WRITE, 0)]));
+    stage.settle();
+    let child = child(&stage);
+    let call = tasks(&stage)[2]["call_id"].as_str().unwrap().into();
+    // The parent is evicted before it has stored the confirmation.
+    stage.others.host(&child).cancel_task(&child.as_str().into(), &call).unwrap();
+    stage.live(ms(3_000));
+    assert_eq!(statuses(&stage), ["completed", "completed", "canceled"]);
+    assert_eq!(stage.runs.borrow().get("a"), None);
+    stage.check();
+}
