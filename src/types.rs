@@ -87,7 +87,9 @@ pub use session::{
     SessionState, SessionStatus,
 };
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
-pub use subagent::{ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, Spawned, SubagentKind};
+pub use subagent::{
+    ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, Spawned, SubagentKind, SubagentSource,
+};
 pub use suspension::{
     Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait,
     WaitKind,

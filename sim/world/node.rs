@@ -8,11 +8,14 @@ use crate::{
 use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::platform::in_memory::InMemoryCredentials;
-use edge_harness::ports::{PeerError, PeerRequest, PeerResponse, Peers, SessionEraser, Spawner};
+use edge_harness::ports::{
+    PeerError, PeerRequest, PeerResponse, Peers, ReaderRequest, SessionEraser, SessionReader,
+    SessionResponse, Spawner,
+};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, SessionPermissions, Snapshot,
-    TenantId, Timestamp, time::millis,
+    Acknowledgement, CallId, ChildStatus, Imported, Parent, Principal, Problem, SessionId,
+    SessionPermissions, Snapshot, TenantId, Timestamp, time::millis,
 };
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
@@ -334,6 +337,18 @@ impl Peers for NodePorts {
 
     async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<PeerResponse, PeerError> {
         Err(PeerError("clients decide on the calls of a child in its own session here".into()))
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionReader for NodePorts {
+    async fn send(
+        &self,
+        _: &Principal,
+        _: &SessionId,
+        _: ReaderRequest<'_>,
+    ) -> Result<SessionResponse, PeerError> {
+        Err(PeerError("no client asks for the events of subagents here".into()))
     }
 }
 

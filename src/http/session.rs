@@ -3,6 +3,7 @@
 pub(super) mod artifacts;
 pub mod call;
 pub(super) mod checks;
+mod children;
 pub(super) mod decisions;
 pub(super) mod delete;
 mod documents;

@@ -2,7 +2,7 @@
 //!
 //! All messages are at-least-once and idempotent: after an error the sender repeats them.
 
-use super::{PeerError, SessionEraser};
+use super::{PeerError, SessionEraser, SessionReader};
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Principal, RequestId, SessionId, Snapshot, TenantId,
 };
@@ -47,7 +47,7 @@ pub struct PeerResponse {
 /// }
 /// ```
 #[async_trait(?Send)]
-pub trait Peers: SessionEraser {
+pub trait Peers: SessionEraser + SessionReader {
     /// Stores the first records of session `session`, which the next [`Peers::import`] creates.
     ///
     /// # Errors

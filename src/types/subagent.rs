@@ -98,6 +98,19 @@ pub struct ChildKey {
     pub call_id: CallId,
 }
 
+/// The subagent's task to which an event in the stream of its parent belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct SubagentSource {
+    /// The subagent's session.
+    pub session: SessionId,
+    /// The kind of subagent.
+    pub agent: String,
+    /// The parent's call that gave it the task.
+    pub call_id: CallId,
+    /// The task: the turn of the subagent's session that works on it.
+    pub task: TurnId,
+}
+
 /// A subagent that the agent can send further tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spawned {

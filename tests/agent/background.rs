@@ -1,6 +1,7 @@
 //! Background tasks: subagents that work while their parent goes on.
 
 mod ends;
+mod events;
 mod sends;
 mod waits;
 

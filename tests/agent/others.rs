@@ -8,10 +8,14 @@ use edge_harness::http::{
     session::{self, call::SessionRequest},
 };
 use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
-use edge_harness::ports::{Clock, PeerError, PeerRequest, PeerResponse, Peers, SessionEraser};
-use edge_harness::types::{
-    Acknowledgement, CallId, ChildStatus, Imported, Problem, SessionId, Snapshot, TenantId,
+use edge_harness::ports::{
+    Clock, PeerError, PeerRequest, PeerResponse, Peers, ReaderRequest, SessionEraser, SessionReader,
+    SessionResponse,
 };
+use edge_harness::types::{
+    Acknowledgement, CallId, ChildStatus, Imported, Principal, Problem, SessionId, Snapshot, TenantId,
+};
+use futures::{StreamExt, TryStreamExt};
 use http::{HeaderValue, Method};
 use std::time::Duration;
 use std::{
@@ -137,6 +141,35 @@ impl Peers for Others {
             Body::Bytes(body) => Ok(PeerResponse { status, retry_after_s, body }),
             _ => panic!("no body"),
         }
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionReader for Others {
+    async fn send(
+        &self,
+        principal: &Principal,
+        session: &SessionId,
+        request: ReaderRequest<'_>,
+    ) -> Result<SessionResponse, PeerError> {
+        self.travel().await;
+        let host = self.reach(session)?;
+        let mut own = Request::new(String::new().into());
+        *own.uri_mut() = request.target.parse().unwrap();
+        for (name, value) in request.headers {
+            let name = http::HeaderName::try_from(*name).unwrap();
+            own.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
+        }
+        let (principal, session) = (principal.clone(), session.clone());
+        let asked = SessionRequest { principal, session, id: "req_1".into(), request: own };
+        let response = session::respond(&host, &asked).await;
+        let response = response.unwrap_or_else(|problem| response::problem(&problem, "req_1"));
+        let status = response.status().as_u16();
+        let body = match response.into_body() {
+            Body::Stream(stream) => stream.map_err(|error| PeerError(error.to_string())).boxed_local(),
+            _ => futures::stream::empty().boxed_local(),
+        };
+        Ok(SessionResponse { status, body })
     }
 }
 

@@ -51,7 +51,7 @@ export class Turn implements AsyncIterable<Event> {
     const events = follow(this.#transport, this.#session, { after: this.#last, signal: this.#signal });
     for await (const { id, event } of events) {
       this.#last = id ?? this.#last;
-      if (event.turn !== this.id) continue;
+      if (event.type === "subagent.event" || event.turn !== this.id) continue;
       this.#note(event);
       yield event;
       if (this.#result) return;
@@ -79,6 +79,7 @@ export class Turn implements AsyncIterable<Event> {
         this.id = response.headers.get("x-turn-id") ?? undefined;
         for await (const { id, data } of serverSentEvents(response, this.#signal)) {
           const event = JSON.parse(data) as Event;
+          if (event.type === "subagent.event") continue;
           this.id = event.turn;
           this.#last = id ?? this.#last;
           this.#note(event);

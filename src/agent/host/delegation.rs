@@ -1,9 +1,11 @@
 //! What a child works for: a suspended call of its parent, or a background task.
 
+use super::SessionHost;
 use crate::ports::StoreError;
 use crate::session::Session;
 use crate::types::{
-    BackgroundTask, CallId, ChildKey, ChildSettings, ChildTask, SessionId, Suspension, Timestamp, TurnId,
+    BackgroundTask, CallId, ChildKey, ChildSettings, ChildTask, SessionId, SubagentSource, Suspension,
+    Timestamp, TurnId,
 };
 use std::collections::BTreeMap;
 
@@ -76,6 +78,12 @@ pub(super) struct OpenTask {
     number: u32,
     /// The call that gave it.
     pub call_id: CallId,
+    /// The turn of that call.
+    turn: TurnId,
+    /// The kind of subagent.
+    agent: String,
+    /// The turn of the child that works on it.
+    child_turn: TurnId,
     /// The hash of the rules that the child has acknowledged; `None` until it has the task.
     pub notified: Option<String>,
     /// Whether it is a background task.
@@ -95,6 +103,9 @@ impl OpenTask {
             let open = Self {
                 number: child.task.number(),
                 call_id: own.call_id.clone(),
+                turn: own.turn.clone(),
+                agent: child.task.agent.clone(),
+                child_turn: child.task.turn(),
                 notified: child.notified.clone(),
                 in_background: false,
                 is_canceled: false,
@@ -105,6 +116,9 @@ impl OpenTask {
             let open = Self {
                 number: task.number,
                 call_id: task.call_id.clone(),
+                turn: task.turn.clone(),
+                agent: task.agent.clone(),
+                child_turn: task.id.clone(),
                 notified: task.notified.clone(),
                 in_background: true,
                 is_canceled: task.canceled_at.is_some(),
@@ -118,6 +132,30 @@ impl OpenTask {
             }
         }
         first
+    }
+}
+
+impl SessionHost {
+    /// Returns the tasks that children work on, of all turns or of this one.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn working_children(
+        &self,
+        session: &Session,
+        turn: Option<&TurnId>,
+    ) -> Result<Vec<SubagentSource>, StoreError> {
+        let suspensions = session.suspensions()?;
+        let subagents = std::rc::Rc::clone(&session.state().subagents);
+        let open = OpenTask::first_of(&suspensions, subagents.open()).into_iter();
+        let open = open.filter(|(_, open)| turn.is_none_or(|turn| open.turn == *turn));
+        let source = |(session, OpenTask { call_id, agent, child_turn, .. })| SubagentSource {
+            session,
+            agent,
+            call_id,
+            task: child_turn,
+        };
+        Ok(open.map(source).collect())
     }
 }
 

@@ -1,10 +1,10 @@
 //! The event log of a session.
 
-use super::{call::Call, feed};
+use super::{call::Call, children, feed};
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::Response;
 use crate::session::hub::Interest;
-use crate::types::{Cursor, Problem};
+use crate::types::{Cursor, Problem, TurnId};
 
 /// `GET /v1/sessions/{id}/events`: a stream of SSE, or the stored records as NDJSON if the client accepts it.
 pub async fn events(call: &Call<'_>) -> Result<Response, Problem> {
@@ -19,7 +19,13 @@ pub async fn events(call: &Call<'_>) -> Result<Response, Problem> {
         Some("idle") => true,
         Some(_) => return Err(Problem::field("?until", "expected `idle`")),
     };
-    feed::sse(call, session, cursor, Interest { turn: None, until_idle })
+    let turn = call.request.query("turn").filter(|turn| !turn.is_empty()).map(TurnId::from);
+    let has_children = children::are_wanted(call.request)?;
+    let mut stream = feed::sse(call, session, cursor, Interest { turn: turn.clone(), until_idle })?;
+    if has_children {
+        stream = children::with_events(call, session, turn, stream);
+    }
+    Ok(feed::response(stream, "text/event-stream"))
 }
 
 /// Returns the cursor of a reader. `last-event-id` takes precedence over `?after=`, because browsers send it

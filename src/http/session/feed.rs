@@ -37,12 +37,12 @@ pub(super) fn sse(
     session: &Rc<Session>,
     cursor: Cursor,
     interest: Interest,
-) -> Result<Response, Problem> {
+) -> Result<ByteReceiver, Problem> {
     let (listener, stream) = Listener::new(interest, call.principal);
     listener.send(PREAMBLE);
     let cursor = session.resolve_cursor(cursor)?;
     start(call.host, session, Feed { cursor, ..Feed::from_start(listener) })?;
-    Ok(response(stream, "text/event-stream"))
+    Ok(stream)
 }
 
 /// Streams the stored records after `cursor` as NDJSON, at most `limit`. A cursor within a message's text

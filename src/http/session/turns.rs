@@ -195,7 +195,7 @@ fn replay(
     let response = match mode {
         ResponseMode::Stream => {
             let interest = Interest { turn: Some(turn), until_idle: false };
-            feed::sse(call, session, Cursor::default(), interest)?
+            feed::response(feed::sse(call, session, Cursor::default(), interest)?, "text/event-stream")
         }
         ResponseMode::Face(format) => {
             let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format), 0)?;

@@ -1,9 +1,12 @@
 //! The network as scripted by a test.
 
 use crate::ports::{
-    Http, HttpError, HttpRequest, HttpResponse, PeerError, PeerRequest, PeerResponse, Peers, SessionEraser,
+    Http, HttpError, HttpRequest, HttpResponse, PeerError, PeerRequest, PeerResponse, Peers, ReaderRequest,
+    SessionEraser, SessionReader, SessionResponse,
 };
-use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
+use crate::types::{
+    Acknowledgement, CallId, ChildStatus, Imported, Principal, SessionId, Snapshot, TenantId,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -74,6 +77,18 @@ impl Peers for NoPeers {
     }
 
     async fn post(&self, _: &SessionId, _: PeerRequest) -> Result<PeerResponse, PeerError> {
+        Err(PeerError("there are no other sessions here".into()))
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionReader for NoPeers {
+    async fn send(
+        &self,
+        _: &Principal,
+        _: &SessionId,
+        _: ReaderRequest<'_>,
+    ) -> Result<SessionResponse, PeerError> {
         Err(PeerError("there are no other sessions here".into()))
     }
 }

@@ -42,6 +42,14 @@ pub struct Interest {
     pub until_idle: bool,
 }
 
+impl Interest {
+    /// Returns whether a stream of one turn ends with this frame. One that lasts until the session is idle also has what
+    /// follows a wait.
+    fn ends_with(&self, frame: &Frame) -> bool {
+        self.turn.is_some() && frame.ends_turn() && !(self.until_idle && frame.event == "turn.waiting")
+    }
+}
+
 /// Writes the events of a turn in the format of a protocol. It sees all events of the turn from its start, whether they
 /// are live or replayed, until one that ends or suspends the turn.
 ///
@@ -147,7 +155,7 @@ impl Listener {
     /// left or is too far behind.
     pub fn write(&self, frame: &Frame) -> bool {
         let Some(projection) = &self.projection else {
-            return self.send(frame.sse()) && !(self.interest.turn.is_some() && frame.ends_turn());
+            return self.send(frame.sse()) && !self.interest.ends_with(frame);
         };
         let mut out = Vec::new();
         if frame.read(|event| projection.borrow_mut().write(event, &mut out)).is_err() {

@@ -151,7 +151,7 @@ function textOf(message: Message): string {
 }
 
 function notice(next: Conversation, event: Event, text: string): void {
-  next.items.push({ kind: "notice", key: `notice-${eventId(event)}`, turn: event.turn, tone: "info", text });
+  next.items.push({ kind: "notice", key: `notice-${eventId(event)}`, turn: "turn" in event ? event.turn : undefined, tone: "info", text });
 }
 
 /** Finds an item from the end, because events are about recent ones. */
