@@ -179,3 +179,44 @@ fn a_message_to_a_working_subagent_survives_a_kill() {
     assert_eq!(of_type(&log, "task.completed").len(), 2);
     assert_eq!(counting.count("/sent"), 1);
 }
+
+/// The types of the stored events of one task in the stream of its parent, in order.
+fn of_task(events: &[Value], task: &str) -> Vec<Value> {
+    let own = events.iter().filter(|event| event["source"]["task"] == task).map(|event| &event["event"]);
+    own.filter(|event| event["seq"].is_u64()).cloned().collect()
+}
+
+/// Reads the events of a stream until a subagent's event of this type.
+fn read_until(chat: &Chat, query: &str, kind: &str) -> Vec<Value> {
+    let mut events: Vec<Value> = Vec::new();
+    chat.client.stream(&chat.path(&format!("/events?{query}"))).find(|event| {
+        let event: Value = serde_json::from_str(&event.data).unwrap();
+        let is_last = event["event"]["type"] == kind;
+        events.push(event);
+        is_last
+    });
+    events
+}
+
+#[test]
+fn the_stream_of_a_session_has_the_events_of_its_subagents_across_a_kill() {
+    let mut server = Server::start(settings("on"));
+    let chat = demo(&server.client(), "shown-live");
+    chat.say(&spawn("/tool sleep {\"ms\": 1500}\n/then\n/tool echo {\"text\": \"hi\"}\n/then\n/say done"));
+    let before = read_until(&chat, "subagents=true", "tool.started");
+    let task = tasks(&chat)[0].clone();
+    let id = task["id"].as_str().unwrap();
+    let source = json!({"session": task["session"], "agent": "general-purpose", "call_id": task["call_id"],
+        "task": id});
+    let is_source = |event: &&Value| event["type"] == "subagent.event" && event["source"] == source;
+    assert!(before.iter().any(|event| is_source(&event)), "{before:?}");
+    let last = before.iter().filter_map(|event| event["seq"].as_u64()).max().unwrap();
+    server.restart();
+    let chat = Chat::new(server.client(), "shown-live");
+    let after = read_until(&chat, &format!("subagents=true&after={last}"), "turn.completed");
+    assert!(after.iter().filter_map(|event| event["seq"].as_u64()).all(|seq| seq > last), "{after:?}");
+    let child = Chat::new(chat.client.clone(), task["session"].as_str().unwrap());
+    let logged: Vec<Value> = child.log().into_iter().filter(|record| record["turn"] == id).collect();
+    assert_eq!(of_task(&after, id), logged, "all events of the task, each once");
+    log::check(&child.log());
+}

@@ -10,6 +10,8 @@ export interface FollowOptions {
   after?: string | undefined;
   /** `idle`: ends as soon as the session has no turn that runs or waits. Otherwise the stream never ends. */
   until?: "idle";
+  /** Whether to yield the events of subagents that work, too. After a reconnect, those of unfinished tasks come again. */
+  subagents?: boolean;
   /** Ends the stream; the loop throws the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Called when the connection is made, and when it is lost and will be made again. */
@@ -24,8 +26,9 @@ export interface Followed {
 
 /** Yields each event of a session once, across as many connections as it takes. */
 export async function* follow(transport: Transport, session: string, options: FollowOptions): AsyncGenerator<Followed> {
-  const { until } = options;
-  for await (const { id, data } of followFeed(transport, `/v1/sessions/${segment(session)}/events`, { until }, options)) {
+  const { until, subagents } = options;
+  const query = { until, subagents: subagents ? "true" : undefined };
+  for await (const { id, data } of followFeed(transport, `/v1/sessions/${segment(session)}/events`, query, options)) {
     yield { id, event: JSON.parse(data) as Event };
   }
 }

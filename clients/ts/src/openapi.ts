@@ -3767,8 +3767,8 @@ export interface components {
             /** @description Number of sessions, without those of subagents. */
             sessions: number;
         };
-        /** @description An event of a stream: a stored event, or a delta, which is not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"];
+        /** @description An event of a stream: a stored event, a delta, or an event of a subagent. The last two are not stored. */
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["SubagentEventEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -3797,6 +3797,26 @@ export interface components {
             type: "subagent.completed";
             /** @description Tokens the child consumed. */
             usage: components["schemas"]["Usage"];
+        };
+        /** @description An event of a subagent that works, in a stream with `subagents=true`. It is not stored here. */
+        SubagentEventEvent: {
+            event: components["schemas"]["StreamEvent"];
+            /** @description The subagent's task to which an event in the stream of its parent belongs. */
+            source: {
+                /** @description The kind of subagent. */
+                agent: string;
+                /** @description The parent's call that gave it the task. */
+                call_id: string;
+                /** @description The subagent's session. */
+                session: string;
+                /** @description The task: the turn of the subagent's session that works on it. */
+                task: string;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "subagent.event";
         };
         /** @description A kind of subagent, as a deployment declares it. */
         SubagentKind: {
@@ -8926,6 +8946,10 @@ export interface operations {
                 after?: string;
                 /** @description `idle`: the stream ends as soon as no turn runs or waits. */
                 until?: "idle";
+                /** @description The stream has only the events of this turn, until it ends or waits; with `until=idle`, until it ends. */
+                turn?: string;
+                /** @description `true`: the stream also has the events of subagents that work, as `subagent.event`. */
+                subagents?: boolean;
                 /** @description Maximum number of lines of NDJSON. */
                 limit?: number;
             };

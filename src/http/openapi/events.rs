@@ -1,8 +1,11 @@
 //! The components of events. Each type of event has its own, and the unions of them have a discriminator.
 
 use super::schemas::{Schemas, reference};
-use crate::types::{Delta, Record};
+use crate::types::{Delta, Record, SubagentSource};
 use serde_json::{Map, Value, json};
+
+/// The type of an event of a subagent in the stream of its parent.
+const SUBAGENT_EVENT: &str = "subagent.event";
 
 /// Returns the schema of a stored event.
 pub(super) fn record(schemas: &mut Schemas) -> Value {
@@ -41,10 +44,22 @@ fn streamed(schemas: &mut Schemas) -> Value {
     let cursor =
         json!({ "type": "string", "description": "The id of the event: the position after this piece." });
     names.extend(add(schemas, &deltas, &[("message.delta", "cursor", cursor)]));
-    schemas.add(
-        "StreamEvent",
-        union("An event of a stream: a stored event, or a delta, which is not stored.", &names),
-    )
+    let source = schemas.inlined::<SubagentSource>();
+    let of_subagent = json!({
+        "description": "An event of a subagent that works, in a stream with `subagents=true`. It is not stored here.",
+        "type": "object",
+        "properties": {
+            "type": { "type": "string", "const": SUBAGENT_EVENT },
+            "source": source,
+            "event": reference("StreamEvent"),
+        },
+        "required": ["type", "source", "event"],
+    });
+    let name = component(SUBAGENT_EVENT);
+    schemas.add(&name, of_subagent);
+    names.push((SUBAGENT_EVENT.to_owned(), name));
+    let text = "An event of a stream: a stored event, a delta, or an event of a subagent. The last two are not stored.";
+    schemas.add("StreamEvent", union(text, &names))
 }
 
 /// Adds a component for each variant, with the fields that all have. Returns the types of the events and the names of

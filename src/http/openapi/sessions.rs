@@ -179,6 +179,15 @@ fn files_and_events() -> Vec<Operation> {
             .header("Last-Event-ID", "As `after`, which it overrides. Browsers send it when they reconnect.")
             .query("after", cursor)
             .query_as("until", "`idle`: the stream ends as soon as no turn runs or waits.", json!({ "enum": ["idle"] }))
+            .query(
+                "turn",
+                "The stream has only the events of this turn, until it ends or waits; with `until=idle`, until it ends.",
+            )
+            .query_as(
+                "subagents",
+                "`true`: the stream also has the events of subagents that work, as `subagent.event`.",
+                json!({ "type": "boolean" }),
+            )
             .query_as("limit", "Maximum number of lines of NDJSON.", json!({ "type": "integer", "minimum": 1 }))
             .returns_as(200, "The events.", SSE, events::sent)
             .or("application/x-ndjson", events::record),
