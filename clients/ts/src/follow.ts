@@ -4,18 +4,22 @@ import { serverSentEvents, type ServerSentEvent } from "./sse.ts";
 import { segment, type Transport } from "./transport.ts";
 import type { Event } from "./types.ts";
 
-/** What to follow, and how. */
-export interface FollowOptions {
+/** How to follow a stream. */
+export interface FeedOptions {
   /** The event id after which to start; from the first event if absent. */
   after?: string | undefined;
-  /** `idle`: ends as soon as the session has no turn that runs or waits. Otherwise the stream never ends. */
-  until?: "idle";
-  /** Whether to yield the events of subagents that work, too. After a reconnect, those of unfinished tasks come again. */
-  subagents?: boolean;
   /** Ends the stream; the loop throws the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Called when the connection is made, and when it is lost and will be made again. */
   onConnection?: (state: "open" | "lost") => void;
+}
+
+/** How to follow the events of a session. */
+export interface FollowOptions extends FeedOptions {
+  /** `idle`: ends as soon as the session has no turn that runs or waits. Otherwise the stream never ends. */
+  until?: "idle";
+  /** Whether to yield the events of subagents that work, too. After a reconnect, those of unfinished tasks come again. */
+  subagents?: boolean;
 }
 
 /** An event with its id; events without an id are not sent again after a reconnect. */
@@ -33,11 +37,11 @@ export async function* follow(transport: Transport, session: string, options: Fo
   }
 }
 
-/** Yields each event of a feed once, across as many connections as it takes. */
+/** Yields each event of a feed once, across as many connections as it takes. With the query `until=idle`, the feed ends. */
 export async function* followFeed(
-  transport: Transport, path: string, query: Record<string, string | undefined>, options: FollowOptions,
+  transport: Transport, path: string, query: Record<string, string | undefined>, options: FeedOptions,
 ): AsyncGenerator<ServerSentEvent> {
-  const { until, signal, onConnection } = options;
+  const { signal, onConnection } = options;
   let last = options.after;
   for (let failures = 1; ; failures++) {
     let failure: unknown;
@@ -50,7 +54,7 @@ export async function* followFeed(
         last = event.id ?? last;
         yield event;
       }
-      if (until === "idle") return;
+      if (query.until === "idle") return;
     } catch (error) {
       // A stream that is refused because of too many requests goes on when the server permits it again.
       if (!(error instanceof EdgeHarnessError && (error.isTransient || error.code === "rate_limited"))) throw error;

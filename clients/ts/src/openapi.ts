@@ -697,6 +697,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pending": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the calls that wait for a person or a client.
+         * @description In the order in which they began to wait or last changed, oldest first.
+         */
+        get: operations["listPending"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pending/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Streams the changes of the list.
+         * @description `pending.added` has a call that waits, or whose claim has changed; `pending.removed` one that no longer waits. A stream begins with `pending.reset` and all calls that wait, unless it continues after a recent id.
+         */
+        get: operations["streamPending"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pending/{call_id}/claim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Claims the call of an external tool, so that no other client runs it.
+         * @description Claim it again with the same `runner` to extend the lease. While the claim lasts, only this runner can answer. If the lease ends first, the call can be claimed again if its tool is `idempotent`; otherwise its outcome is `unknown`.
+         */
+        post: operations["claimCall"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pending/{call_id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Shows the readers of the session how far a claimed call is.
+         * @description The session streams it as `tool.progress` and does not store it. `output` and `message` have at most 16 KiB each. Send a report every few seconds: each counts as a request.
+         */
+        post: operations["reportProgress"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/responses": {
         parameters: {
             query?: never;
@@ -1655,6 +1735,8 @@ export interface components {
             args_hash?: string | null;
             /** @description Why there is no answer, in its place. */
             error?: string | null;
+            /** @description The name with which you have claimed the call, if you have. */
+            runner?: string | null;
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
@@ -1924,6 +2006,16 @@ export interface components {
         };
         /** @description The tool groups that rules can name. */
         Category: "read" | "edit" | "execute" | "mcp" | "other";
+        /** @description The work of a client on the call of an external tool. Until it ends, no other client may answer the call. */
+        Claim: {
+            /** @description The name that the client has given itself. */
+            runner: string;
+            /**
+             * Format: date-time
+             * @description When the claim ends, unless the runner renews it.
+             */
+            until: string;
+        };
         /** @description The declaration of an external tool. */
         ClientTool: {
             /** @description The category for permission rules. */
@@ -1932,6 +2024,8 @@ export interface components {
             description: string;
             /** @description The effect; the strictest one if absent. */
             effect: components["schemas"]["Effect"];
+            /** @description Whether running a call twice is equivalent to running it once. If a client claims the call of another tool and does not answer in time, the outcome of the call is `unknown`. */
+            idempotent?: boolean;
             /** @description The tool's name. */
             name: string;
             /** @description JSON Schema of the arguments; no arguments if absent. */
@@ -1947,6 +2041,8 @@ export interface components {
             description?: string;
             /** @description The effect; the strictest one if absent. */
             effect?: components["schemas"]["Effect"];
+            /** @description Whether running a call twice is equivalent to running it once. If a client claims the call of another tool and does not answer in time, the outcome of the call is `unknown`. */
+            idempotent?: boolean;
             /** @description The tool's name. */
             name: string;
             /** @description JSON Schema of the arguments; no arguments if absent. */
@@ -2121,7 +2217,7 @@ export interface components {
             status: string;
         };
         /** @description A stable, snake_case error code. */
-        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
+        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "claimed" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
         /** @description A stored event: a record of the session's log. `type` says which. A client ignores types that it does not know: later versions have more. */
         Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
         /** @description An error in one field of a body or query, or in one place of another JSON value. */
@@ -2275,6 +2371,53 @@ export interface components {
             turns: components["schemas"]["ImportedTurn"][];
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
+        };
+        /** @description A call that waits, as the inbox lists it. */
+        InboxCall: {
+            /** @description The agent of the session. */
+            agent: string;
+            /** @description The arguments that the call would run with. */
+            args: unknown;
+            /** @description SHA-256 of their canonical JSON, in hex. */
+            args_hash: string;
+            /**
+             * Format: date-time
+             * @description When it was suspended.
+             */
+            asked_at: string;
+            /** @description Who may approve it; absent for the user. */
+            by?: components["schemas"]["Decider"];
+            /** @description The call. */
+            call_id: string;
+            /** @description The tool's category. */
+            category: components["schemas"]["Category"];
+            /** @description The client that works on the call, if one has claimed it. */
+            claim?: components["schemas"]["Claim"];
+            /** @description The turn's epoch when the call was suspended. */
+            epoch: number;
+            /**
+             * Format: date-time
+             * @description When the call counts as declined.
+             */
+            expires_at: string;
+            /** @description What it waits for. */
+            kind: components["schemas"]["WaitKind"];
+            /** @description The tool. */
+            name: string;
+            /** @description The session of the parent, if the session belongs to a subagent. */
+            parent?: string;
+            /** @description The payload for the person or client that answers: the question, the plan, the URL to open, or the arguments. */
+            payload?: unknown;
+            /** @description The session of the call. */
+            session: string;
+            /** @description The title of the session. */
+            title?: string;
+            /** @description Whether `args` or `payload` was too long. It is then the start of its JSON, as a string; `pending` of the session has all of it. */
+            truncated?: boolean;
+            /** @description Its turn. */
+            turn: string;
+            /** @description The user of the session. */
+            user: string;
         };
         /** @description An error of JSON-RPC. */
         JsonRpcError: {
@@ -2750,6 +2893,12 @@ export interface components {
         };
         /** @description How far a move is. */
         MovePhase: "draining" | "copying" | "cleaning" | "canceling" | "done" | "canceled";
+        NewClaim: {
+            /** @description How many seconds the claim lasts: 1 to 3,600; 60 if absent. */
+            lease_s?: number | null;
+            /** @description A name of the client that runs the tool. Only this name can answer the call while the claim lasts, or renew it. */
+            runner: string;
+        };
         NewFact: {
             /** @description The id; a new one if absent. */
             id?: string | null;
@@ -3116,6 +3265,13 @@ export interface components {
             next_cursor: string | null;
         };
         /** @description A page as clients see it. */
+        PageOfInboxCall: {
+            /** @description The entries. */
+            data: components["schemas"]["InboxCall"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
         PageOfKey: {
             /** @description The entries. */
             data: components["schemas"]["Key"][];
@@ -3283,6 +3439,8 @@ export interface components {
             call_id: string;
             /** @description The tool's category. */
             category: components["schemas"]["Category"];
+            /** @description The client that works on the call, if one has claimed it. */
+            claim?: components["schemas"]["Claim"];
             /** @description The turn's epoch when the call was suspended. */
             epoch: number;
             /**
@@ -3487,6 +3645,19 @@ export interface components {
              */
             type: "reflection.started";
         };
+        /** @description A call of the inbox that is no longer there. */
+        RemovedCall: {
+            /** @description The agent of the session. */
+            agent: string;
+            /** @description The call. */
+            call_id: string;
+            /** @description What it waited for. */
+            kind: components["schemas"]["WaitKind"];
+            /** @description The session of the call. */
+            session: string;
+            /** @description The user of the session. */
+            user: string;
+        };
         /** @description What a summary or notes replace. */
         Replaced: {
             /** @description Number of chunks that are not in the prompt yet. */
@@ -3512,6 +3683,19 @@ export interface components {
         };
         /** @description The author of a message. */
         Role: "user" | "assistant" | "tool";
+        /** @description How far a tool call is. Every field is optional. */
+        RunnerReport: {
+            /** @description What the tool does now. */
+            message?: string | null;
+            /** @description More of the tool's output. */
+            output?: string;
+            /** @description How much of `total` is done. */
+            progress?: number | null;
+            /** @description The name with which you have claimed the call. */
+            runner: string;
+            /** @description How much there is to do, if the tool knows. */
+            total?: number | null;
+        };
         /** @description A permission of a key. */
         Scope: "chat" | "read" | "approve" | "admin";
         /** @description A secret of a tenant, without its value. */
@@ -3768,7 +3952,7 @@ export interface components {
             sessions: number;
         };
         /** @description An event of a stream: a stored event, a delta, or an event of a subagent. The last two are not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["SubagentEventEvent"];
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["ToolProgressEvent"] | components["schemas"]["SubagentEventEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -4298,6 +4482,26 @@ export interface components {
              * @enum {string}
              */
             type: "tool.late_result";
+        };
+        /** @description How far a tool call is. */
+        ToolProgressEvent: {
+            /** @description The call. */
+            call_id: string;
+            /** @description What the tool does now. */
+            message?: string;
+            /** @description More of the tool's output. */
+            output?: string;
+            /** @description How much of `total` is done. */
+            progress?: number;
+            /** @description How much there is to do, if the tool knows. */
+            total?: number;
+            /** @description The turn. */
+            turn: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tool.progress";
         };
         /** @description A tool call of the model was accepted. */
         ToolStartedEvent: {
@@ -7575,6 +7779,203 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listPending: {
+        parameters: {
+            query?: {
+                /** @description Only sessions of this user. */
+                user?: string;
+                /** @description Only sessions of this agent. */
+                agent?: string;
+                /** @description Only this session. */
+                session?: string;
+                /** @description Only calls that wait for this. */
+                kind?: "approval" | "question" | "plan" | "external" | "auth";
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of calls. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfInboxCall"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    streamPending: {
+        parameters: {
+            query?: {
+                /** @description Only sessions of this user. */
+                user?: string;
+                /** @description Only sessions of this agent. */
+                agent?: string;
+                /** @description Only this session. */
+                session?: string;
+                /** @description Only calls that wait for this. */
+                kind?: "approval" | "question" | "plan" | "external" | "auth";
+                /** @description The id of the last event that you have. */
+                after?: string;
+            };
+            header?: {
+                /** @description The id of the last event that you have. Takes precedence. */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        data: string;
+                        event?: string;
+                        id?: string;
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    claimCall: {
+        parameters: {
+            query?: {
+                /** @description The user of the session. */
+                user?: string;
+                /** @description The session of the call. Needed only if several have a call with this id. */
+                session?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The call. */
+                call_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "lease_s": 60,
+                 *       "runner": "laptop-7"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewClaim"];
+            };
+        };
+        responses: {
+            /** @description The call, with its claim. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PendingCall"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `claimed`: Another client works on the call. `not_waiting`: The call is not waiting for this. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    reportProgress: {
+        parameters: {
+            query?: {
+                /** @description The user of the session. */
+                user?: string;
+                /** @description The session of the call. Needed only if several have a call with this id. */
+                session?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The call. */
+                call_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "output": "compiling…\n",
+                 *       "runner": "laptop-7"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunnerReport"];
+            };
+        };
+        responses: {
+            /** @description It is shown. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `claimed`: Another client works on the call. `not_waiting`: The call is not waiting for this. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];

@@ -1,4 +1,4 @@
-import { followFeed, type FollowOptions } from "./follow.ts";
+import { type FeedOptions, followFeed } from "./follow.ts";
 import { pages } from "./session.ts";
 import { segment, type Transport } from "./transport.ts";
 import type { Page, PendingCall, Schemas } from "./types.ts";
@@ -35,7 +35,7 @@ export class PendingCalls {
    * Yields the changes of the list, across as many connections as it takes. It starts with `pending.reset` and all calls that
    * wait, unless `after` is the id of a recent event. At each `pending.reset`, forget the calls that you have.
    */
-  async *events(options: PendingFilter & Omit<FollowOptions, "until"> = {}): AsyncGenerator<PendingEvent> {
+  async *events(options: PendingFilter & FeedOptions = {}): AsyncGenerator<PendingEvent> {
     const { after, signal, onConnection, ...filter } = options;
     const query = { user: this.#transport.user, ...filter };
     for await (const { id, name, data } of followFeed(this.#transport, "/v1/pending/events", query, { after, signal, onConnection })) {
@@ -49,5 +49,11 @@ export class PendingCalls {
   claim(callId: string, claim: Schemas["NewClaim"], session?: string): Promise<PendingCall> {
     const query = { user: this.#transport.user, session };
     return this.#transport.json("POST", `/v1/pending/${segment(callId)}/claim`, { json: claim, query, isRepeatable: true });
+  }
+
+  /** Shows the readers of the session how far a claimed call is. */
+  async report(callId: string, report: Schemas["RunnerReport"], session?: string): Promise<void> {
+    const query = { user: this.#transport.user, session };
+    await this.#transport.once("POST", `/v1/pending/${segment(callId)}/progress`, { json: report, query });
   }
 }
