@@ -1,6 +1,6 @@
 export { EdgeHarness, type WaitingCall } from "./client.ts";
 export { EdgeHarnessError } from "./error.ts";
-export type { FollowOptions } from "./follow.ts";
+export type { FeedOptions, FollowOptions } from "./follow.ts";
 export { PendingCalls, type PendingEvent, type PendingFilter } from "./pending.ts";
 export { Session, type DecisionOptions, type SendOptions } from "./session.ts";
 export { Socket } from "./socket.ts";
