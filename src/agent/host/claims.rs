@@ -1,13 +1,17 @@
 //! Claims: a client that runs tools, a *runner*, takes a call of an external tool, so that no other runs it too.
 
-use super::{SessionHost, resolved::Settled, suspensions::ResolvedCalls, suspensions::over};
+use super::{
+    SessionHost,
+    resolved::{ResolvedCalls, Settled},
+    suspensions::{check_runner, over},
+};
 use crate::session::{
     Session,
     suspensions::{Row, row},
 };
 use crate::types::{
     CallId, CallProgress, Claim, Delta, ErrorCode, EventKind, Pending, Problem, Resolution, Suspension,
-    Timestamp, ToolProgress, Wait,
+    ToolProgress, Wait,
 };
 use serde_json::Value;
 use std::{rc::Rc, time::Duration};
@@ -111,25 +115,6 @@ impl SessionHost {
             draft.list_in_inbox();
         })?;
         Ok(())
-    }
-}
-
-/// Checks that no other runner works on a call.
-///
-/// # Errors
-/// `claimed`.
-pub(super) fn check_runner(
-    suspension: &Suspension,
-    runner: Option<&str>,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    match &suspension.claim {
-        Some(claim) if claim.until > now && runner != Some(claim.runner.as_str()) => {
-            let detail =
-                format!("the runner {:?} works on the call until {}", claim.runner, claim.until.to_rfc3339());
-            Err(Problem::new(ErrorCode::Claimed, detail))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A resolution, what it grants, and the turn's resumption are one commit.
 
 pub use super::resolved::{ResolvedCalls, TurnEffect};
-use super::{SessionHost, claims::check_runner, resolved::Settled};
+use super::{SessionHost, resolved::Settled};
 use crate::agent::{
     admission::validate_args,
     ending::{Ending, INTERRUPTED},
@@ -16,7 +16,7 @@ use crate::session::{
 use crate::turn::policy::{self, Verdict};
 use crate::types::{
     CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, ResolvedBy, StopReason,
-    Suspension, ToolCall, TurnPhase, TurnStatus, Wait, message::json_weight,
+    Suspension, Timestamp, ToolCall, TurnPhase, TurnStatus, Wait, message::json_weight,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -416,6 +416,25 @@ fn check_room(session: &Session, place: &str, value: &Value) -> Result<(), Probl
         return Err(Problem::field(place, detail));
     }
     Ok(())
+}
+
+/// Checks that no other runner works on a call.
+///
+/// # Errors
+/// `claimed`.
+pub(super) fn check_runner(
+    suspension: &Suspension,
+    runner: Option<&str>,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    match &suspension.claim {
+        Some(claim) if claim.until > now && runner != Some(claim.runner.as_str()) => {
+            let detail =
+                format!("the runner {:?} works on the call until {}", claim.runner, claim.until.to_rfc3339());
+            Err(Problem::new(ErrorCode::Claimed, detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the grants that a decision adds.
