@@ -143,13 +143,13 @@ pub fn build() -> io::Result<PathBuf> {
 }
 
 impl Fault {
-    /// Plays 2,000 seeds with this defect, and returns the first finding.
+    /// Plays 8,000 seeds with this defect, and returns the first finding.
     ///
     /// # Errors
     /// If the simulator does not start.
     pub fn find(&self, simulator: &Path) -> io::Result<Option<String>> {
         let mut sim = Command::new(simulator);
-        let output = sim.args(["--seeds", "2000", "--from", "1000"]).env("FAULT", &self.name).output()?;
+        let output = sim.args(["--seeds", "8000", "--from", "1000"]).env("FAULT", &self.name).output()?;
         let output = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(output.lines().find(|line| line.starts_with("seed ")).map(str::to_owned))
     }

@@ -9,6 +9,7 @@ use crate::{
     waits::Wait,
     wire::{Event, Pending, Received},
 };
+use std::pin::pin;
 
 /// What to print of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +33,31 @@ impl Show {
     }
 }
 
-/// Prints a turn until it ends or waits. Ctrl-C aborts the turn, and a second one leaves.
+/// Said after the first Ctrl-C.
+const STOPPING: &str = "\nstopping the turn; press Ctrl-C again to leave";
+
+/// Prints a turn that is being started until it ends or waits. Ctrl-C aborts the turn, and a second one leaves.
 ///
 /// # Errors
 /// What the server refuses, `Interrupted`, and a closed standard output.
 pub async fn print_turn(
     out: Output,
     show: Show,
-    mut turn: Turn,
+    starting: impl Future<Output = Result<Turn>>,
     interrupts: &mut Interrupts,
 ) -> Result<TurnResult> {
     let mut text = TextPrinter::new(out);
-    let mut is_aborting = false;
+    let mut starting = pin!(starting);
+    // The server may have the message before its response is here.
+    let (mut turn, mut is_aborting) = tokio::select! {
+        turn = &mut starting => (turn?, false),
+        () = interrupts.next() => {
+            out.note(STOPPING);
+            let turn = interrupts.unless(starting).await?;
+            stop(out, &turn, interrupts).await?;
+            (turn, true)
+        }
+    };
     loop {
         let step = tokio::select! {
             step = turn.next() => step?,
@@ -52,11 +66,8 @@ pub async fn print_turn(
                     return Err(Error::Interrupted);
                 }
                 is_aborting = true;
-                out.note("\nstopping the turn; press Ctrl-C again to leave");
-                if interrupts.unless(turn.abort()).await? {
-                    out.note("the message has left the queue");
-                    return Err(Error::NoReply);
-                }
+                out.note(STOPPING);
+                stop(out, &turn, interrupts).await?;
                 continue;
             }
         };
@@ -73,6 +84,18 @@ pub async fn print_turn(
             }
         }
     }
+}
+
+/// Aborts a turn.
+///
+/// # Errors
+/// `NoReply` if the message was still in the queue, which it leaves.
+async fn stop(out: Output, turn: &Turn, interrupts: &mut Interrupts) -> Result<()> {
+    if interrupts.unless(turn.abort()).await? {
+        out.note("the message has left the queue");
+        return Err(Error::NoReply);
+    }
+    Ok(())
 }
 
 /// Prints the text of a turn, and remarks about everything else.

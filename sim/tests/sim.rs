@@ -26,7 +26,7 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
-fn every_fault_is_found_within_two_thousand_seeds() {
+fn every_fault_is_found_within_eight_thousand_seeds() {
     let simulator = sim::faults::build().expect("sources with the planted defects");
     let mut missed = Vec::new();
     for fault in sim::faults::all().expect("a table of defects") {

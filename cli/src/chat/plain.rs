@@ -50,7 +50,8 @@ impl Plain<'_> {
     }
 
     async fn print(&mut self, turn: Turn) -> Result<TurnResult> {
-        print_turn(self.context.out, Show::of(self.context, false), turn, &mut self.interrupts).await
+        let started = std::future::ready(Ok(turn));
+        print_turn(self.context.out, Show::of(self.context, false), started, &mut self.interrupts).await
     }
 
     /// Asks for decisions and answers until no turn waits. Returns the last result.

@@ -125,8 +125,9 @@ fn parse(text: &str) -> Result<Value> {
 }
 
 async fn resolve(context: &Context, session: &str, route: &str, body: &Value, events: bool) -> Result<()> {
-    let turn = Turn::post(&context.api()?, session, route, &[], body).await?;
+    let api = context.api()?;
     let mut interrupts = Interrupts::listen()?;
+    let turn = Turn::post(&api, session, route, &[], body);
     let result = print_turn(context.out, Show::of(context, events), turn, &mut interrupts).await?;
     explain_waiting(context.out, session, &result.pending);
     result.check()

@@ -92,8 +92,9 @@ impl Send {
             body["parts"] = parts.into();
         }
         let agent: Vec<_> = self.agent.iter().map(|agent| ("agent", agent.as_str())).collect();
-        let turn = Turn::post(&api, &self.session, "messages", &agent, &body).await?;
+        let turn = Turn::post(&api, &self.session, "messages", &agent, &body);
         if self.is_async {
+            let turn = turn.await?;
             return context
                 .out
                 .value(&json!({"turn_id": turn.id(), "status": "running"}), |_| turn.id().to_owned());
