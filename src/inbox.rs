@@ -71,7 +71,8 @@ impl TenantInbox {
     /// If the store fails. Nothing has changed then.
     pub fn notify(&self, notice: &InboxNotice, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let InboxNotice { session, sent_at, calls, erased } = notice;
-        let listed: Listed = self.read(&key::session(session))?.unwrap_or_default();
+        let own = key::session(session);
+        let listed: Listed = self.read(&own)?.unwrap_or_default();
         if listed.sent_at >= *sent_at {
             return Ok(Some(listed.sent_at));
         }
@@ -94,9 +95,9 @@ impl TenantInbox {
                 batch.delete.push(known.clone());
             }
             numbers.last += 1;
-            let own = EntryKey::new(call).at(Folder::Calls, numbers.last);
-            batch.put.push((own.clone(), json));
-            keys.push(own);
+            let entry = EntryKey::new(call).at(Folder::Calls, numbers.last);
+            batch.put.push((entry.clone(), json));
+            keys.push(entry);
         }
         for gone in listed.keys.iter().filter(|known| !kept.contains(known)) {
             batch.delete.push(gone.clone());
@@ -109,10 +110,10 @@ impl TenantInbox {
             self.forget_removals(session, &mut numbers, &mut batch)?;
         }
         if keys.is_empty() {
-            batch.put.push((key::quiet(*sent_at, &key::session(session)), String::new()));
+            batch.put.push((key::quiet(*sent_at, &own), String::new()));
         }
-        self.sweep(now, &mut numbers, &mut batch)?;
-        batch.put.push((key::session(session), encode(&Listed { sent_at: *sent_at, keys })?));
+        self.sweep(now, &own, &mut numbers, &mut batch)?;
+        batch.put.push((own, encode(&Listed { sent_at: *sent_at, keys })?));
         batch.put.push((key::NUMBERS.to_owned(), encode(&numbers)?));
         self.store.commit(batch)?;
         if numbers.last > before {
@@ -139,7 +140,14 @@ impl TenantInbox {
     }
 
     /// Forgets removals, and the last notices of sessions without calls, that are old.
-    fn sweep(&self, now: Timestamp, numbers: &mut Numbers, batch: &mut Batch) -> Result<(), StoreError> {
+    /// Keeps what is known of the session that notifies now.
+    fn sweep(
+        &self,
+        now: Timestamp,
+        notifying: &str,
+        numbers: &mut Numbers,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
         let (from, to) = Folder::Removals.range(0);
         for removal in self.store.keys(&from, &to, SWEPT)? {
             let is_old = self.read::<Timestamp>(&removal)?.is_none_or(|at| at + REMOVALS_KEPT <= now);
@@ -152,7 +160,7 @@ impl TenantInbox {
             if let Some((sent_at, own)) = key::parse_quiet(&quiet) {
                 // The session may have sent another notice since.
                 let is_last = self.read::<Listed>(&own)?.is_some_and(|listed| listed.sent_at == sent_at);
-                batch.delete.extend(is_last.then_some(own));
+                batch.delete.extend(Some(own).filter(|own| is_last && own != notifying));
             }
             batch.delete.push(quiet);
         }
@@ -274,7 +282,7 @@ impl TenantInbox {
         limit: usize,
     ) -> Result<Vec<(u64, String, EntryKey)>, StoreError> {
         let mut found = Vec::new();
-        let (mut from, to) = folder.range(after + 1);
+        let (mut from, to) = folder.range(after.saturating_add(1));
         loop {
             let keys = self.store.keys(&from, &to, KEYS_AT_ONCE)?;
             let (is_last, last) = (keys.len() < KEYS_AT_ONCE, keys.last().cloned());

@@ -93,6 +93,12 @@ impl Error {
         }
     }
 
+    /// Returns whether a program that has time may repeat the request until it succeeds, if it may take effect twice.
+    pub fn may_pass(&self) -> bool {
+        let is_limited = matches!(self, Self::Refused(problem) if problem.status == 429);
+        self.is_transient() || self.is_failure_of_server() || is_limited
+    }
+
     /// Returns whether the server, or a proxy before it, has failed. Only a request that changes nothing may be repeated.
     pub fn is_failure_of_server(&self) -> bool {
         matches!(self, Self::Refused(problem) if matches!(problem.status, 500 | 520..=530))

@@ -67,30 +67,30 @@ async fn read(world: &Rc<World>, tenant: &TenantId, mut dice: Dice) {
     let (filter, mut position) = (InboxFilter::default(), InboxPosition::Start);
     while !world.closing.get() {
         let wait = Duration::from_millis(dice.within(100, 4_000));
-        let received = world.inbox.changes(tenant, &filter, position, wait).await;
-        let mut readers = world.inbox_readers.borrow_mut();
-        let reader = readers.entry(tenant.clone()).or_default();
-        let returning = reader.next;
-        let Ok(changes) = received else {
-            drop(readers);
-            position = returning;
+        let Ok(changes) = world.inbox.changes(tenant, &filter, position, wait).await else {
+            position = with_reader(world, tenant, |reader| reader.next);
             world.sched.sleep(500).await;
             continue;
         };
-        reader.receive(changes);
-        position = reader.next;
+        position = with_reader(world, tenant, |reader| {
+            reader.receive(changes);
+            reader.next
+        });
         let away = match dice.below(20) {
             0 => Some((InboxPosition::Start, dice.below(3_000))),
-            1..=5 => Some((reader.next, dice.below(9_000))),
+            1..=5 => Some((position, dice.below(9_000))),
             _ => None,
         };
-        drop(readers);
         compare(world, tenant);
         if let Some((place, ms)) = away {
             position = place;
             world.sched.sleep(ms).await;
         }
     }
+}
+
+fn with_reader<T>(world: &World, tenant: &TenantId, work: impl FnOnce(&mut InboxReader) -> T) -> T {
+    work(world.inbox_readers.borrow_mut().entry(tenant.clone()).or_default())
 }
 
 /// Returns the calls in the inbox.

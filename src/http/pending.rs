@@ -234,7 +234,8 @@ pub(super) async fn report(call: &Call<'_>) -> Result<Response, Problem> {
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-fn check_runner(runner: &str) -> Result<(), Problem> {
+/// Checks the name of a runner.
+pub(in crate::http) fn check_runner(runner: &str) -> Result<(), Problem> {
     if runner.trim().is_empty() || runner.chars().count() > MAX_RUNNER {
         return Err(Problem::field("/runner", format!("expected 1 to {MAX_RUNNER} characters")));
     }

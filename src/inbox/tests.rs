@@ -139,6 +139,18 @@ fn a_reader_that_was_away_too_long_starts_again() {
 }
 
 #[test]
+fn a_session_that_was_quiet_for_long_is_listed_and_leaves_again() {
+    let stage = Stage::new();
+    let day = crate::types::time::millis(NOTICES_KEPT);
+    stage.notify("s", 1, Vec::new());
+    stage.notify("s", 2 * day, vec![approval("s", "a")]);
+    assert_eq!(stage.all(), ["s/a"]);
+    stage.notify("s", 2 * day + 1, Vec::new());
+    assert_eq!(stage.all(), Vec::<String>::new());
+    assert_eq!(stage.inbox.list(&InboxFilter::default(), u64::MAX, 10).unwrap(), []);
+}
+
+#[test]
 fn nothing_is_left_of_an_erased_session() {
     let stage = Stage::new();
     stage.notify("secret", 1, vec![approval("secret", "a"), approval("secret", "b")]);

@@ -147,8 +147,14 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             // The next runner sends an answer that does not arrive now.
             let _ = tokio::time::timeout(LEAVING, self.post(key, &name, &answer)).await;
         } else {
+            let api = self.api;
+            let kept = async {
+                keep(api, key, &name).await;
+                std::future::pending::<()>().await;
+            };
             tokio::select! {
                 posted = self.post(key, &name, &answer) => posted?,
+                () = kept => {}
                 () = &mut stop => is_stopped = true,
             }
         }
@@ -166,8 +172,13 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         let request = || self.api.post(&path).header("prefer", "respond-async").body_json(&body);
         match insist(request, |error| (self.show)(News::Lost(error))).await {
             Ok(_) => (self.show)(News::Answered(key, answer)),
+            // It is too large, together with other answers.
+            Err(error) if is_invalid(&error) && matches!(answer, Answer::Answer(_)) => {
+                let failed = Answer::Error(format!("the server refuses the result: {error}"));
+                return Box::pin(self.post(key, runner, &failed)).await;
+            }
             // The turn was aborted, the session deleted, or an earlier attempt was successful.
-            Err(error) if is_settled(&error) => (self.show)(News::Dropped(key, &error)),
+            Err(error) if is_settled(&error) || is_invalid(&error) => (self.show)(News::Dropped(key, &error)),
             Err(error) => return Err(error),
         }
         self.journal.posted(key)
@@ -224,7 +235,7 @@ async fn insist<'a>(request: impl Fn() -> Request<'a>, mut on_lost: impl FnMut(&
     let mut failures = 0;
     loop {
         match request().json().await {
-            Err(error) if error.is_transient() || error.is_failure_of_server() => {
+            Err(error) if error.may_pass() => {
                 on_lost(&error);
                 failures += 1;
                 back_off(failures, &error).await;
@@ -232,6 +243,11 @@ async fn insist<'a>(request: impl Fn() -> Request<'a>, mut on_lost: impl FnMut(&
             result => return result,
         }
     }
+}
+
+/// Returns whether the server does not take an answer of this form.
+fn is_invalid(error: &Error) -> bool {
+    matches!(error, Error::Refused(problem) if matches!(problem.status, 413 | 422))
 }
 
 /// Returns whether no answer can change anything about the call any more.

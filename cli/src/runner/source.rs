@@ -2,6 +2,7 @@
 
 use crate::{
     api::{Api, segment},
+    backoff::back_off,
     error::{Error, Result},
     stream::{Follow, Step},
     waits::Wait,
@@ -119,6 +120,7 @@ impl AgentCalls {
 
 impl Source for AgentCalls {
     async fn next(&mut self) -> Result<Vec<Wait>> {
+        let mut failures = 0;
         loop {
             if !self.is_stale {
                 let step = self.events.next().await?;
@@ -132,7 +134,11 @@ impl Source for AgentCalls {
             }
             if self.is_stale {
                 match self.read().await {
-                    Err(error) if error.is_transient() => (self.on_lost)(&error),
+                    Err(error) if error.may_pass() => {
+                        (self.on_lost)(&error);
+                        failures += 1;
+                        back_off(failures, &error).await;
+                    }
                     result => return result,
                 }
             }

@@ -40,7 +40,7 @@ impl SessionHost {
         let session = self.session.borrow().clone();
         self.unload();
         // First, because nobody can resolve these calls any more. A notice that is under way is older, and so has no effect.
-        self.leave_inbox(tenant).await?;
+        self.leave_inbox(tenant, id).await?;
         self.end_jobs().await.map_err(memory_down)?;
         self.shut_intervals_down(session, tenant, id).await;
         self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;

@@ -6,9 +6,10 @@
 
 use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::ports::{InboxError, within};
-use crate::session::Session;
+use crate::session::{Session, owner};
 use crate::types::{
-    InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionState, Suspension, TenantId, Timestamp,
+    InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionId, SessionState, Suspension, TenantId,
+    Timestamp,
 };
 use std::time::Duration;
 
@@ -54,15 +55,25 @@ impl SessionHost {
     ///
     /// # Errors
     /// If the inbox fails. The erasure is then repeated.
-    pub(super) async fn leave_inbox(&self, tenant: &TenantId) -> Result<(), Problem> {
-        let opened = Session::open(std::rc::Rc::clone(&self.ports.store), self.config.context, self.hub());
-        let Some(session) = opened.ok().flatten().filter(|own| own.state().meta.tenant == *tenant) else {
+    pub(super) async fn leave_inbox(&self, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
+        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
+        if owner.is_none() {
             return Ok(());
-        };
-        let (id, mark) = (session.state().meta.id.clone(), session.state().background.inbox.clone());
+        }
+        let opened = Session::open(std::rc::Rc::clone(&self.ports.store), self.config.context, self.hub());
+        // What cannot be read may have sent notices.
+        let mut mark = Some(InboxMark::default());
+        if let Ok(Some(session)) = opened {
+            mark = session.state().background.inbox.clone();
+            if mark.is_some() {
+                // If the erasure fails later, the calls that wait must come back.
+                session.commit(self.now(), |draft| draft.list_in_inbox())?;
+            }
+        }
         // Without a mark, no notice was ever sent.
         let Some(mark) = mark else { return Ok(()) };
-        let notice = InboxNotice { session: id, sent_at: Timestamp(0), calls: Vec::new(), erased: true };
+        let notice =
+            InboxNotice { session: id.clone(), sent_at: Timestamp(0), calls: Vec::new(), erased: true };
         self.send_notice(tenant, &mark, notice).await.map(drop)
     }
 

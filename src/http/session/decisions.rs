@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::subscription::{ResponseMode, TurnSubscription, receipt, turn_response};
 use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, ResolvedCalls, TurnEffect};
-use crate::http::body;
 use crate::http::response::Response;
+use crate::http::{body, pending::check_runner};
 use crate::session::{Session, suspensions::Row};
 use crate::types::{Approver, CallId, Decision, Principal, Problem, ResolvedBy, Scope, TurnStatus};
 use serde::Deserialize;
@@ -77,7 +77,7 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     };
     let call_id = call.params.id("call_id");
     call.host.ensure_current(session, &call_id, &given, body.args_hash.as_deref()).await?;
-    check_length("/runner", body.runner.as_deref())?;
+    body.runner.as_deref().map(check_runner).transpose()?;
     let resolved_by = ResolvedBy { runner: body.runner, ..resolved_by(call) };
     store_answer(call, session, &call_id, given, resolved_by, ResponseMode::of(call.request)).await
 }

@@ -70,9 +70,11 @@ pub(in crate::mcp) async fn confirm(
     let key = key_of(ConsentKind::Request, name);
     let Some((request, version)) = vault::get::<Request>(ports, &key).await? else { return Ok(false) };
     let now = ports.clock.now();
+    // The server of this name may be another one by now, which must not get the token.
+    let is_same = request.server == subject.resource;
     let fits =
         |parked: &&Parked| parked.until > now && parked.confirmation == confirmation::entered(confirmation);
-    let Some(parked) = request.parked.as_ref().filter(fits) else {
+    let Some(parked) = request.parked.as_ref().filter(|_| is_same).filter(fits) else {
         ports.consents.delete(&key, version).await?;
         return Ok(false);
     };

@@ -326,6 +326,28 @@ fn tokens(access: &str, refresh: &str) -> Value {
 }
 
 #[test]
+fn a_refusal_that_says_nothing_about_the_token_leaves_it() {
+    let stage = Stage::new();
+    stage.connect(&tokens("one", "r1"));
+    stage.clock.advance(Duration::from_hours(1));
+    stage.respond(403, &json!({"error": "blocked by a firewall"}));
+    assert!(stage.try_access("ann").is_err());
+    stage.respond(200, &tokens("two", "r2"));
+    assert_eq!(stage.access("ann").as_deref(), Some("two"));
+}
+
+#[test]
+fn a_token_goes_to_no_other_server_of_the_same_name() {
+    let stage = Stage::new();
+    let asked = stage.begin(&json!({}), None).expect("a URL");
+    let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
+    let requests = stage.requests().len();
+    let other = Subject { resource: "https://other.example.com/mcp".into(), ..subject("ann") };
+    let confirmed = block_on(confirm(&stage.ports, &other, &hash(&asked["state"]), &code));
+    assert_eq!((confirmed.ok(), stage.requests().len()), (Some(false), requests));
+}
+
+#[test]
 fn a_refresh_ends_though_its_call_is_dropped() {
     let stage = Stage::new();
     stage.connect(&tokens("one", "r1"));

@@ -106,8 +106,9 @@ impl Tokens {
             [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &token.resource)];
         let at = (&*token.issuer, &*token.token_endpoint);
         let answer = client::ask(&self.ports, &self.key.tenant, at, &token.client, &params).await;
-        let refreshed = answer.and_then(|answer| match answer.status {
-            400..=403 => Ok(None),
+        let refreshed = answer.and_then(|answer| match answer.body.get("error").and_then(Value::as_str) {
+            // Others, such as those of a proxy, say nothing about the token.
+            Some("invalid_grant" | "invalid_client" | "unauthorized_client") => Ok(None),
             _ => issued(&answer, &token, self.ports.clock.now()).map(Some),
         });
         match refreshed {
