@@ -26,6 +26,7 @@ pub mod client;
 pub mod dice;
 pub mod disk;
 pub mod faults;
+pub mod inbox_reader;
 pub mod invariants;
 pub mod ledger;
 pub mod model;

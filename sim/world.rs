@@ -5,9 +5,9 @@ mod inboxes;
 mod node;
 
 use super::{
-    client::inbox::InboxReader,
     dice::Dice,
     disk::Disk,
+    inbox_reader::InboxReader,
     ledger::Ledger,
     model::{FALLBACK, SimModels},
     scenario::Scenario,

@@ -2,12 +2,11 @@
 
 use crate::{
     dice::Dice,
+    inbox_reader::{InboxReader, Waiting},
     world::{Node, World},
 };
 use edge_harness::ports::Inbox as _;
-use edge_harness::types::{
-    InboxChange, InboxChanges, InboxFilter, InboxPosition, SessionId, TenantId, Timestamp, WaitKind,
-};
+use edge_harness::types::{InboxFilter, InboxPosition, TenantId, Timestamp, WaitKind};
 use futures::executor::block_on;
 use serde_json::Value;
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
@@ -16,42 +15,6 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 const NOTICE_MS: u64 = 45_000;
 /// How long it may take after an eviction, a refused write, or a lost notice.
 const TROUBLE_MS: u64 = 180_000;
-
-/// A call that waits.
-type Waiting = (SessionId, String, &'static str);
-
-/// What a reader has received.
-pub struct InboxReader {
-    /// The calls that wait.
-    pub calls: BTreeSet<Waiting>,
-    /// Where it reads next.
-    pub next: InboxPosition,
-}
-
-impl Default for InboxReader {
-    fn default() -> Self {
-        Self { calls: BTreeSet::new(), next: InboxPosition::Start }
-    }
-}
-
-impl InboxReader {
-    fn receive(&mut self, changes: InboxChanges) {
-        if changes.reset {
-            self.calls.clear();
-        }
-        for (_, change) in changes.changes {
-            match change {
-                InboxChange::Added(own) => {
-                    self.calls.insert((own.session, own.call.call_id.to_string(), own.call.kind.name()))
-                }
-                InboxChange::Removed(own) => {
-                    self.calls.remove(&(own.session, own.call_id.to_string(), own.kind.name()))
-                }
-            };
-        }
-        self.next = changes.next;
-    }
-}
 
 /// Starts a reader for each tenant.
 pub fn start(world: &Rc<World>) {

@@ -12,6 +12,7 @@ mod fetch;
 mod fixtures;
 mod inbox;
 mod ledger;
+mod messages;
 mod object;
 mod r2;
 mod reader;

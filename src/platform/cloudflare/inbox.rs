@@ -1,6 +1,6 @@
 //! The inbox objects: one per tenant, of the same class as the ledger. Their logic is in `inbox`.
 
-use super::ledger::{Message, json_of, send};
+use super::messages::{json_of, send};
 use crate::inbox::TenantInbox;
 use crate::ports::{Clock, Inbox, InboxError, StoreError, inbox::InboxResult};
 use crate::types::{
@@ -19,6 +19,13 @@ pub enum InboxMessage {
     List { filter: InboxFilter, after: u64, limit: usize },
     Changes { filter: InboxFilter, position: InboxPosition, wait_ms: u64 },
     Erase,
+}
+
+/// The message as the object of a tenant reads it.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ToTenant<'a> {
+    Inbox(&'a InboxMessage),
 }
 
 /// Handles a message, and returns the response as JSON.
@@ -48,7 +55,7 @@ impl InboxObjects {
     /// The ids of tenants contain no slash, so the name is not that of a ledger.
     async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: InboxMessage) -> InboxResult<T> {
         let name = format!("{tenant}/inbox");
-        send(&self.0, &name, &Message::Inbox(message)).await.map_err(InboxError)
+        send(&self.0, &name, &ToTenant::Inbox(&message)).await.map_err(InboxError)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::{
     inbox::{self, InboxMessage},
+    messages::{json_of, send},
     runtime::{ConsoleLog, WorkerClock},
     sql::ObjectDatabase,
 };
@@ -17,10 +18,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
-use worker::{
-    DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, Result, State,
-    durable_object,
-};
+use worker::{DurableObject, Env, ObjectNamespace, Request, Response, Result, State, durable_object};
 
 /// A message to an object of a tenant. Only this Worker can reach the objects.
 #[derive(Serialize, Deserialize)]
@@ -98,44 +96,12 @@ impl Inner {
     }
 }
 
-/// Writes a response as JSON.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn json_of(response: &impl Serialize) -> std::result::Result<String, StoreError> {
-    serde_json::to_string(response).map_err(|error| StoreError(error.to_string()))
-}
-
 /// The ledger objects. An object's name is its tenant.
 pub struct LedgerObjects(pub ObjectNamespace);
 
 impl LedgerObjects {
     async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: &Message) -> LedgerResult<T> {
         send(&self.0, tenant, message).await.map_err(LedgerError)
-    }
-}
-
-/// Sends a message to the object with this name, and reads its response.
-///
-/// # Errors
-/// If the object cannot be reached, or it failed.
-pub async fn send<T: DeserializeOwned>(
-    objects: &ObjectNamespace,
-    name: &str,
-    message: &Message,
-) -> std::result::Result<T, String> {
-    let sent = async {
-        let mut init = RequestInit::new();
-        let body = serde_json::to_string(message)?;
-        init.with_method(Method::Post).with_body(Some(body.into()));
-        let request = Request::new_with_init("https://ledger.internal/", &init)?;
-        let mut response = objects.get_by_name(name)?.fetch_with_request(request).await?;
-        Ok::<_, worker::Error>((response.status_code(), response.text().await?))
-    };
-    match sent.await {
-        Ok((200, json)) => serde_json::from_str(&json).map_err(|error| error.to_string()),
-        Ok((_, cause)) => Err(cause),
-        Err(error) => Err(error.to_string()),
     }
 }
 
