@@ -1,9 +1,9 @@
 //! OAuth 2.1: the consent of a user at a server, and the tokens that follow from it.
 //!
-//! A server that needs a token answers with 401. The client reads who issues tokens ([`discovery`]), gets an id
-//! ([`client`]), and makes the URL where the user gives consent ([`request`]); the call waits. The authorization server
+//! A server that needs a token answers with 401. The client reads who issues tokens (`discovery`), gets an id
+//! (`client`), and makes the URL where the user gives consent (`request`); the call waits. The authorization server
 //! then sends the user's browser to the Worker, which shows a confirmation code. With it as its answer, the call exchanges
-//! the code of the authorization server for a token ([`reply`]) and continues. A token belongs to a tenant, a user and a
+//! the code of the authorization server for a token (`reply`) and continues. A token belongs to a tenant, a user and a
 //! server. It is sent to that server only, refreshed at the authorization server that has issued it only, and stored
 //! encrypted.
 
