@@ -148,7 +148,7 @@ pub trait Tool: 'static {
 /// let spec = ToolSpec {
 ///     name: "answer".into(), description: "Returns the answer.".into(), parameters: json!({"type": "object"}),
 ///     effect: Effect::ReadOnly, category: Category::Read, idempotent: true,
-///     retry_on_timeout: true, varies: false, control: false, suspends: None,
+///     client_may_repeat: false, retry_on_timeout: true, varies: false, control: false, suspends: None,
 /// };
 /// let session = TestSession::new(|agent| agent.dyn_tool(Rc::new(Fixed(spec, json!(42)))));
 /// assert_eq!(session.ask("/tool answer {}"), "answer → 42");
