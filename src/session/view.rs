@@ -301,6 +301,15 @@ impl Session {
         Ok(self.first(select)?.and_then(|record| record.kind.turn_end().cloned()))
     }
 
+    /// Returns whether events of a turn may follow those in the log: it runs, waits or is in the queue, or has deferred
+    /// records.
+    pub fn has_open_turn(&self, turn: &TurnId) -> bool {
+        let activity = &self.state().activity;
+        activity.turn.as_ref().is_some_and(|own| own.id == *turn)
+            || activity.queue.contains(turn)
+            || activity.deferred.iter().any(|(of, _)| of.as_ref() == Some(turn))
+    }
+
     /// Returns a turn as clients see it; `None` if there is no such turn.
     ///
     /// # Errors

@@ -58,6 +58,7 @@ mod stored;
 mod subagents;
 mod tasks;
 mod totals;
+mod turn_stream;
 mod turns;
 mod ui_stream;
 mod versions;

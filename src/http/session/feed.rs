@@ -167,8 +167,11 @@ impl Feed {
             Sent::Ended => return true,
             Sent::All => {}
         }
-        let idle = session.state().status() == SessionStatus::Idle;
-        if !(idle && self.listener.interest().until_idle) {
+        let interest = self.listener.interest();
+        let is_idle = session.state().status() == SessionStatus::Idle;
+        let is_over = is_idle && interest.until_idle
+            || interest.turn.as_ref().is_some_and(|turn| !session.has_open_turn(turn));
+        if !is_over {
             session.hub().listen(self.listener.clone());
         }
         true
