@@ -36,6 +36,10 @@ pub struct Splitter {
     name: String,
     data: Vec<u8>,
     has_data: bool,
+    /// The id of the event that is being read.
+    id: Option<String>,
+    /// The id of the last event that had one.
+    last_id: Option<String>,
     /// Whether the last byte was a CR. An LF that follows belongs to the same line ending.
     after_cr: bool,
     /// Whether the first line was read: only the first line can start with a byte-order mark.
@@ -82,6 +86,11 @@ impl Splitter {
         Ok(self.end_line(b"", on_event)? || self.end_line(b"", on_event)?)
     }
 
+    /// Returns the id of the last event that had one, with which a reader continues.
+    pub fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
     fn bound(&self, more: usize) -> Result<(), EventTooLarge> {
         if self.line.len() + self.data.len() + more > MAX_EVENT {
             return Err(EventTooLarge);
@@ -124,13 +133,18 @@ impl Splitter {
                 self.name.clear();
                 self.name.push_str(&String::from_utf8_lossy(value));
             }
-            // A comment, `id`, `retry`, or an unknown field.
+            // An id with a NUL is ignored, as the standard says.
+            b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
+            // A comment, `retry`, or an unknown field.
             _ => {}
         }
         Ok(false)
     }
 
     fn dispatch<E>(&mut self, on_event: OnEvent<'_, E>) -> Result<bool, E> {
+        if let Some(id) = self.id.take() {
+            self.last_id = Some(id);
+        }
         let done = if std::mem::take(&mut self.has_data) {
             // Checking whole words at a time is several times faster than `from_utf8_lossy`.
             match std::str::from_utf8(&self.data) {
@@ -187,6 +201,18 @@ mod tests {
             Ok(true)
         });
         assert_eq!((done, seen), (Ok(true), 1));
+    }
+
+    #[test]
+    fn the_id_of_an_event_is_known_when_the_event_is_complete() {
+        let mut splitter = Splitter::default();
+        let mut push = |text: &str| {
+            splitter.push::<EventTooLarge>(text.as_bytes(), &mut |_, _| Ok(false)).unwrap();
+            splitter.last_id().map(str::to_owned)
+        };
+        assert_eq!(push("data: a\n\nid: 1\ndata: b\n"), None);
+        assert_eq!(push("\n: ping\n\ndata: c\n\nid: 2"), Some("1".into()));
+        assert_eq!(push("\ndata: d\n\nid: 3\0\ndata: e\n\n"), Some("2".into()));
     }
 
     #[test]

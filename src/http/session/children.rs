@@ -7,14 +7,17 @@
 use super::call::Call;
 use crate::agent::SessionHost;
 use crate::http::request::{Request, RequestExt};
-use crate::ports::ReaderRequest;
+use crate::ports::{
+    ReaderRequest,
+    event_stream::{EventTooLarge, Splitter},
+};
 use crate::session::{
     Session,
     frame::{Event, Frame},
     hub::{ByteReceiver, Interest, Listener, Projection},
 };
 use crate::types::{EventKind, Principal, Problem, SubagentSource, TurnId};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
     channel::oneshot,
@@ -182,8 +185,8 @@ impl Follower {
         self.host.working_children(&session, self.turn.as_ref()).unwrap_or_default()
     }
 
-    /// Sends the events of a task until it has ended, and returns its id; `None` if the reader no longer reads. The child may
-    /// not exist yet, or be evicted meanwhile.
+    /// Sends the events of a task until it has ended, and returns its id; `None` if the reader no longer reads. Tries again if
+    /// the child does not exist yet, or is evicted.
     async fn follow(&self, source: SubagentSource) -> Option<TurnId> {
         let (mut after, mut delay) = ("0".to_owned(), RETRY.0);
         loop {
@@ -216,19 +219,25 @@ impl Follower {
         if response.status != 200 {
             return Cut::Connection;
         }
-        let mut frames = Frames::default();
+        let mut events = Splitter::default();
         while let Some(Ok(bytes)) = response.body.next().await {
-            frames.0.extend_from_slice(&bytes);
-            while let Some(frame) = frames.next() {
-                if let Some(id) = frame.id {
-                    *after = id;
+            let mut cut = None;
+            let read = events.push::<EventTooLarge>(&bytes, &mut |name, data| {
+                if !self.theirs.send(sse(source, data)) {
+                    cut = Some(Cut::Reader);
+                } else if matches!(name, "turn.completed" | "turn.failed" | "turn.canceled") {
+                    cut = Some(Cut::Task);
                 }
-                if !self.theirs.send(sse(source, &frame.data)) {
-                    return Cut::Reader;
-                }
-                if matches!(&*frame.event, "turn.completed" | "turn.failed" | "turn.canceled") {
-                    return Cut::Task;
-                }
+                Ok(cut.is_some())
+            });
+            if let Some(id) = events.last_id() {
+                id.clone_into(after);
+            }
+            if let Some(cut) = cut {
+                return cut;
+            }
+            if read.is_err() {
+                return Cut::Connection;
             }
             while self.theirs.backlog() > HIGH_WATER && !self.theirs.is_closed() {
                 self.host.clock().sleep(PAUSE).await;
@@ -244,60 +253,4 @@ fn sse(source: &SubagentSource, event: &str) -> Bytes {
     let source = serde_json::to_string(source).unwrap_or_default();
     let data = format!(r#"{{"type":"subagent.event","source":{source},"event":{event}}}"#);
     Bytes::from(format!("event: subagent.event\ndata: {data}\n\n"))
-}
-
-/// The part of a stream of Server-Sent Events that was not taken yet.
-#[derive(Default)]
-struct Frames(BytesMut);
-
-/// A Server-Sent Event of a session.
-struct Received {
-    id: Option<String>,
-    event: String,
-    data: String,
-}
-
-impl Frames {
-    /// Takes the next whole event. Comments are skipped.
-    fn next(&mut self) -> Option<Received> {
-        loop {
-            let end = self.0.windows(2).position(|pair| pair == b"\n\n")?;
-            let frame = self.0.split_to(end + 2);
-            let text = String::from_utf8_lossy(&frame);
-            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-            if let Some(data) = field("data: ") {
-                return Some(Received {
-                    id: field("id: "),
-                    event: field("event: ").unwrap_or_default(),
-                    data,
-                });
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pretty_assertions::assert_eq;
-
-    #[test]
-    fn events_are_taken_whole_however_they_are_cut() {
-        let text = "retry: 2000\n\nid: 4\nevent: turn.started\ndata: {\"seq\":4}\n\n: ping\n\nevent: x\ndata: {}\n\n";
-        for size in 1..text.len() {
-            let mut frames = Frames::default();
-            let mut taken = Vec::new();
-            for piece in text.as_bytes().chunks(size) {
-                frames.0.extend_from_slice(piece);
-                while let Some(frame) = frames.next() {
-                    taken.push((frame.id, frame.event, frame.data));
-                }
-            }
-            let expected = [
-                (Some("4".into()), "turn.started".into(), r#"{"seq":4}"#.into()),
-                (None, "x".into(), "{}".into()),
-            ];
-            assert_eq!(taken, expected);
-        }
-    }
 }
