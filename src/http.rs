@@ -69,6 +69,7 @@ pub mod session;
 mod skills;
 pub mod storage_days;
 pub mod storage_limits;
+mod stream_caller;
 mod tenant_secrets;
 mod tenants;
 mod tickets;

@@ -2,7 +2,6 @@
 //! here; decisions and answers are routes of the session.
 
 use super::body;
-use super::credentials::DirectoryCredentials;
 use super::face::{Face, Target};
 use super::faces::sse;
 use super::gateway::TenantCall;
@@ -14,11 +13,12 @@ use super::response::{self, Response};
 use super::route::Split;
 use super::session::call::Call;
 use super::session::feed;
-use crate::ports::{Clock, Credentials, Inbox, InboxError};
+use super::stream_caller::StreamCaller;
+use crate::ports::{Inbox, InboxError};
 use crate::session::hub::Interrupted;
 use crate::types::{
-    AgentId, CallId, InboxChange, InboxChanges, InboxFilter, InboxPosition, Principal, Problem, Scope,
-    SessionId, ToolProgress, WaitKind,
+    AgentId, CallId, InboxChange, InboxChanges, InboxFilter, InboxPosition, Problem, SessionId, ToolProgress,
+    WaitKind,
 };
 use bytes::Bytes;
 use futures::{
@@ -67,9 +67,7 @@ pub(super) async fn events(call: &TenantCall<'_>) -> Result<Response, Problem> {
         position,
         patience: Duration::ZERO,
         left: LOOKS,
-        caller: call.caller.clone(),
-        credentials: call.gateway.credentials(),
-        clock: Rc::clone(&call.gateway.clock),
+        caller: StreamCaller::new(call.caller, call.gateway.credentials(), &call.gateway.clock),
     };
     let first = stream::once(ready(Ok(feed::PREAMBLE)));
     Ok(feed::response(first.chain(unfold(feed, Feed::next)).boxed_local(), "text/event-stream"))
@@ -101,16 +99,14 @@ struct Feed {
     patience: Duration,
     /// Number of looks that follow.
     left: u32,
-    caller: Principal,
-    credentials: DirectoryCredentials,
-    clock: Rc<dyn Clock>,
+    caller: StreamCaller,
 }
 
 impl Feed {
     /// Returns the next part of the stream; `None` after its end.
     async fn next(mut self) -> Option<(Result<Bytes, Interrupted>, Self)> {
         self.left = self.left.checked_sub(1)?;
-        match self.is_permitted().await {
+        match self.caller.may_read().await {
             Ok(true) => {}
             Ok(false) => return None,
             Err(interrupted) => {
@@ -127,7 +123,7 @@ impl Feed {
 
     /// Reads the next changes.
     async fn look(&mut self) -> Result<Bytes, InboxError> {
-        let changes = self.inbox.changes(&self.caller.tenant, &self.filter, self.position, self.patience);
+        let changes = self.inbox.changes(self.caller.tenant(), &self.filter, self.position, self.patience);
         let InboxChanges { reset, changes, next, more } = changes.await?;
         self.position = next;
         self.patience = if more { Duration::ZERO } else { PATIENCE };
@@ -144,20 +140,6 @@ impl Feed {
             }
         }
         Ok(if out.is_empty() { PING } else { out.into() })
-    }
-
-    /// Returns whether the credential of the client is still valid.
-    async fn is_permitted(&mut self) -> Result<bool, Interrupted> {
-        let now = self.clock.now();
-        if self.caller.valid_until > now {
-            return Ok(true);
-        }
-        let renewed = self.credentials.renew(&self.caller, now).await.map_err(|_| Interrupted)?;
-        let Some(caller) = renewed.filter(|caller| caller.scopes.allow(Scope::Read)) else {
-            return Ok(false);
-        };
-        self.caller = caller;
-        Ok(true)
     }
 }
 

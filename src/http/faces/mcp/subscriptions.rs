@@ -7,13 +7,13 @@ use super::fault::Fault;
 use super::message::Asked;
 use super::rpc::{self, Failure};
 use super::{resources, task};
-use crate::http::credentials::DirectoryCredentials;
 use crate::http::gateway::TenantCall;
 use crate::http::response::Response;
 use crate::http::session::feed;
-use crate::ports::{Clock, Credentials, filesystem::FileResult};
+use crate::http::stream_caller::StreamCaller;
+use crate::ports::{Clock, filesystem::FileResult};
 use crate::session::hub::Interrupted;
-use crate::types::{FilePath, Principal, Problem, Scope, TenantId};
+use crate::types::{FilePath, Problem, TenantId};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::{
@@ -79,8 +79,7 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
         _permit: permit,
         files,
         left: LOOKS,
-        caller: call.caller.clone(),
-        credentials: call.gateway.credentials(),
+        caller: StreamCaller::new(call.caller, call.gateway.credentials(), &call.gateway.clock),
         clock: Rc::clone(&call.gateway.clock),
     };
     let mut first = Vec::new();
@@ -150,8 +149,7 @@ struct Watch {
     files: Vec<WatchedFile>,
     /// Number of looks that follow.
     left: u32,
-    caller: Principal,
-    credentials: DirectoryCredentials,
+    caller: StreamCaller,
     clock: Rc<dyn Clock>,
 }
 
@@ -170,7 +168,7 @@ impl Watch {
     /// Notifies about files that have changed, and ends the stream if it has to end.
     async fn look(&mut self) -> Result<Bytes, Interrupted> {
         let mut changed = Vec::new();
-        if self.is_permitted().await? {
+        if self.caller.may_read().await? {
             for file in &mut self.files {
                 if file.has_changed().await.map_err(|_| Interrupted)? {
                     changed.push(file.uri.clone());
@@ -189,20 +187,6 @@ impl Watch {
             sse::write(&last, &mut out);
         }
         Ok(if out.is_empty() { KEEP_ALIVE } else { out.into() })
-    }
-
-    /// Returns whether the credential of the client is still valid.
-    async fn is_permitted(&mut self) -> Result<bool, Interrupted> {
-        let now = self.clock.now();
-        if self.caller.valid_until > now {
-            return Ok(true);
-        }
-        let renewed = self.credentials.renew(&self.caller, now).await.map_err(|_| Interrupted)?;
-        let Some(caller) = renewed.filter(|caller| caller.scopes.allow(Scope::Read)) else {
-            return Ok(false);
-        };
-        self.caller = caller;
-        Ok(true)
     }
 
     fn notify(&self, name: &str, mut params: Value, out: &mut Vec<u8>) {
