@@ -1,6 +1,8 @@
 //! The header `www-authenticate` of a refused request.
 
-/// What a server says about the token that it needs.
+use http_auth::parse_challenges;
+
+/// The token that a server asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
     /// The URL of the metadata of the server.
@@ -12,32 +14,21 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Reads the header.
+    /// Reads the header. A malformed header, or one without the scheme `Bearer`, asks for nothing in particular.
     pub fn parse(header: &str) -> Self {
-        let value = |name: &str| parameter(header, name).filter(|value| !value.is_empty());
+        let challenges = parse_challenges(header).unwrap_or_default();
+        let bearer = challenges.into_iter().find(|challenge| challenge.scheme.eq_ignore_ascii_case("bearer"));
+        let params = bearer.map(|challenge| challenge.params).unwrap_or_default();
+        let value = |name: &str| {
+            let own = params.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
+            own.map(|(_, value)| value.to_unescaped()).filter(|value| !value.is_empty())
+        };
         Self {
             metadata: value("resource_metadata"),
             scope: value("scope"),
             lacks_scope: value("error").is_some_and(|error| error == "insufficient_scope"),
         }
     }
-}
-
-/// Returns a parameter of a header, with or without quotes.
-fn parameter(header: &str, name: &str) -> Option<String> {
-    let mut rest = header;
-    while let Some((before, after)) = rest.split_once('=') {
-        let own = before.rsplit([' ', ',']).next().unwrap_or_default();
-        let (value, left) = match after.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
-            None => after.split_once([',', ' ']).unwrap_or((after, "")),
-        };
-        if own.eq_ignore_ascii_case(name) {
-            return Some(value.to_owned());
-        }
-        rest = left;
-    }
-    None
 }
 
 #[cfg(test)]
@@ -47,7 +38,7 @@ mod tests {
 
     #[test]
     fn parameters_have_quotes_or_none() {
-        let header = "Bearer error=\"insufficient_scope\", error_description=\"no scope=x\", \
+        let header = "Basic realm=\"x\", Bearer error=\"insufficient_scope\", error_description=\"no \\\"scope=x\\\"\", \
                       scope=\"a b\", resource_metadata=\"https://crm.example.com/.well-known/x\"";
         let expected = Challenge {
             metadata: Some("https://crm.example.com/.well-known/x".into()),
@@ -56,6 +47,8 @@ mod tests {
         };
         assert_eq!(Challenge::parse(header), expected);
         assert_eq!(Challenge::parse("Bearer scope=a,error=invalid_token").scope.as_deref(), Some("a"));
-        assert_eq!(Challenge::parse("Bearer"), Challenge::default());
+        for empty in ["Bearer", "Bearer scope=\"\"", "Digest scope=a", "", "=,"] {
+            assert_eq!(Challenge::parse(empty), Challenge::default(), "{empty}");
+        }
     }
 }

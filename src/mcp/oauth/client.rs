@@ -1,6 +1,7 @@
 //! The client of an authorization server: from the definition, by its metadata, or registered (RFC 7591).
 
 use super::discovery::Issuer;
+use super::pending::Grant;
 use super::vault::{self, key};
 use super::{Answer, CALLBACK, CLIENT_METADATA, Ports, Subject, post, send, text};
 use crate::mcp::{error::McpError, server::McpServer};
@@ -130,11 +131,10 @@ fn row(tenant: &TenantId, issuer: &str, public_url: &str) -> ConsentKey {
 pub(super) async fn ask(
     ports: &Ports,
     tenant: &TenantId,
-    (issuer, endpoint): (&str, &str),
-    client: &Client,
+    Grant { issuer, token_endpoint, client, .. }: &Grant,
     params: &[(&str, &str)],
 ) -> Result<Answer, McpError> {
-    let answer = send(ports, client.request(endpoint, params)).await?;
+    let answer = send(ports, client.request(token_endpoint, params)).await?;
     if answer.body.get("error").is_some_and(|error| error == "invalid_client")
         && let Some(public_url) = &ports.public_url
     {

@@ -7,7 +7,7 @@ const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// Number of characters: 40 bits, and a request allows one attempt.
 const LENGTH: usize = 8;
 
-/// Returns a code that nobody can guess.
+/// Returns a random code.
 pub fn random(ports: &Ports) -> String {
     let mut bytes = [0; LENGTH];
     ports.entropy.fill(&mut bytes);

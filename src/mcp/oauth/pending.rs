@@ -1,4 +1,4 @@
-//! A request for consent as it is stored until the user has confirmed it.
+//! A request for consent as it is stored until the user has confirmed it, and what its token keeps of it.
 
 use super::client::Client;
 use crate::types::Timestamp;
@@ -6,21 +6,29 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+/// Where tokens are issued, to which client, and for what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Grant {
+    /// The authorization server.
+    pub issuer: String,
+    pub token_endpoint: String,
+    pub client: Client,
+    /// The identifier of the server.
+    pub resource: String,
+    /// The scopes that were requested or granted.
+    pub scope: Option<String>,
+}
+
 /// A request that waits for the user.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Request {
     pub verifier: String,
     pub redirect_uri: String,
-    pub client: Client,
-    pub issuer: String,
     /// Whether the authorization server must name itself when it sends the user back.
     pub must_name_itself: bool,
-    pub token_endpoint: String,
     /// The URL of the server.
     pub server: String,
-    /// The identifier of the server.
-    pub resource: String,
-    pub scope: Option<String>,
+    pub grant: Grant,
     /// What the authorization server has sent back.
     pub parked: Option<Parked>,
 }
@@ -34,7 +42,8 @@ pub(super) struct Parked {
     pub until: Timestamp,
 }
 
-/// Returns the name under which a request with this state is stored, so that the store does not have the state.
-pub(super) fn hash(state: &str) -> String {
-    URL_SAFE_NO_PAD.encode(Sha256::digest(state))
+/// Returns the hash of a secret, as PKCE writes it. A request is stored under the hash of its state, so that the store does
+/// not have the state.
+pub(super) fn hash(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(secret))
 }

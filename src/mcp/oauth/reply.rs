@@ -1,8 +1,8 @@
 //! What an authorization server sends back with the browser of the user, and how the user confirms it.
 //!
-//! Whoever opens the URL of a request may be somebody else than the user of the session: an attacker could send them the
-//! URL. So the code of the authorization server is only parked, and the browser shows a confirmation code. The code is
-//! exchanged when the call that waits gets the confirmation code as its answer.
+//! An attacker could send the URL of a request to another person, whose consent must not connect the attacker's session. So
+//! the code of the authorization server is stored, and the browser shows a confirmation code. The authorization server's
+//! code is exchanged when the suspended call gets the confirmation code as its answer.
 
 use super::client;
 use super::confirmation;
@@ -33,7 +33,7 @@ pub(in crate::mcp) async fn park(
     };
     let Some(request) = vault::open::<Request>(ports, &key, &sealed.value) else { return Ok(None) };
     let Some(user) = key.user.clone().filter(|_| request.parked.is_none()) else { return Ok(None) };
-    let is_other = reply.iss.as_ref().is_some_and(|iss| *iss != request.issuer);
+    let is_other = reply.iss.as_ref().is_some_and(|iss| *iss != request.grant.issuer);
     let refusal = match &reply.code {
         _ if is_other => "another authorization server has sent the user back",
         _ if request.must_name_itself && reply.iss.is_none() => {
@@ -104,20 +104,8 @@ async fn exchange(
         ("code", code),
         ("redirect_uri", &request.redirect_uri),
         ("code_verifier", &request.verifier),
-        ("resource", &request.resource),
+        ("resource", &request.grant.resource),
     ];
-    let at = (&*request.issuer, &*request.token_endpoint);
-    let answer = client::ask(ports, tenant, at, &request.client, &params).await?;
-    let empty = Token {
-        access: String::new(),
-        refresh: None,
-        expires_at: None,
-        scope: request.scope.clone(),
-        issuer: request.issuer.clone(),
-        token_endpoint: request.token_endpoint.clone(),
-        client: request.client.clone(),
-        resource: request.resource.clone(),
-        refreshing_until: None,
-    };
-    issued(&answer, &empty, now)
+    let answer = client::ask(ports, tenant, &request.grant, &params).await?;
+    issued(&answer, &request.grant, None, now)
 }

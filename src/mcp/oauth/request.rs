@@ -1,14 +1,13 @@
 //! Requests for consent: the URL that the user opens.
 
 use super::client;
-use super::pending::{Request, hash};
+use super::pending::{Grant, Request, hash};
 use super::token::{Token, Tokens};
 use super::vault::{self, key};
 use super::{CALLBACK, Challenge, Ports, Subject, discovery};
 use crate::mcp::{elicitation::page, error::McpError, server::McpServer};
 use crate::ports::consents::ConsentKind;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use sha2::{Digest, Sha256};
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use url::Url;
 
@@ -46,10 +45,10 @@ pub(in crate::mcp) async fn begin(
     let resource = discovery::resource(ports, &subject.resource, challenge).await?;
     let issuer = discovery::issuer(ports, &resource).await?;
     let client = client::of(ports, subject, server, &issuer, public_url).await?;
-    let before = Tokens::new(ports, subject).stored().await?.filter(|token| token.issuer == issuer.issuer);
+    let before =
+        Tokens::new(ports, subject).stored().await?.filter(|token| token.grant.issuer == issuer.issuer);
     let scope = scope(challenge, resource.scopes.as_deref(), before.as_ref(), &issuer.scopes)?;
     let (state, verifier) = (random(ports), random(ports));
-    let pkce = URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier));
     let redirect_uri = format!("{public_url}{CALLBACK}");
     let endpoint = page(&issuer.authorization_endpoint, &ports.hosts);
     let url = endpoint.and_then(|endpoint| Url::parse(&endpoint).ok());
@@ -60,7 +59,7 @@ pub(in crate::mcp) async fn begin(
         .append_pair("client_id", &client.id)
         .append_pair("redirect_uri", &redirect_uri)
         .append_pair("state", &state)
-        .append_pair("code_challenge", &pkce)
+        .append_pair("code_challenge", &hash(&verifier))
         .append_pair("code_challenge_method", "S256")
         .append_pair("resource", &resource.id);
     if let Some(scope) = &scope {
@@ -69,18 +68,15 @@ pub(in crate::mcp) async fn begin(
     if url.as_str().len() > MAX_URL {
         return Err(McpError::Consent("its page for consent has a URL that is too long".into()));
     }
-    let request = Request {
-        verifier,
-        redirect_uri,
-        client,
+    let grant = Grant {
         issuer: issuer.issuer,
-        must_name_itself: issuer.must_name_itself,
         token_endpoint: issuer.token_endpoint,
-        server: subject.resource.clone(),
+        client,
         resource: resource.id,
         scope,
-        parked: None,
     };
+    let (must_name_itself, server) = (issuer.must_name_itself, subject.resource.clone());
+    let request = Request { verifier, redirect_uri, must_name_itself, server, grant, parked: None };
     let key = key(&subject.tenant, Some(&subject.user), ConsentKind::Request, &hash(&state));
     vault::put(ports, &key, &request, Some(ports.clock.now() + TTL)).await?;
     Ok(Asked { request: key.name, url: url.into() })
@@ -96,7 +92,7 @@ fn scope(
     let wanted = challenge.scope.clone().or_else(|| supported.map(|all| all.join(" ")));
     let Some(wanted) = wanted.filter(|scope| !scope.trim().is_empty()) else { return Ok(None) };
     let mut scopes: BTreeSet<&str> = wanted.split_whitespace().collect();
-    let granted = before.and_then(|token| token.scope.as_deref()).unwrap_or_default();
+    let granted = before.and_then(|token| token.grant.scope.as_deref()).unwrap_or_default();
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     if challenge.lacks_scope && scopes.is_subset(&granted) {
         return Err(McpError::Consent("it asks for scopes again that the user has granted".into()));
@@ -108,7 +104,7 @@ fn scope(
     Ok(Some(scopes.into_iter().collect::<Vec<_>>().join(" ")))
 }
 
-/// Returns a text that nobody can guess.
+/// Returns 256 random bits as text.
 fn random(ports: &Ports) -> String {
     let mut bytes = [0; 32];
     ports.entropy.fill(&mut bytes);

@@ -236,7 +236,7 @@ fn only_the_user_of_the_session_who_has_opened_the_page_connects_it() {
         let code = stage.park(&asked["state"], None).expect("a request").expect("a code");
         (asked["state"].clone(), code)
     };
-    // Whoever has the page of one session cannot connect another one with its code.
+    // The code of one session's page does not connect another session.
     let ((one, of_one), (two, _)) = (parked(), parked());
     assert_eq!(stage.confirm("bob", &one, &of_one), Ok(false), "the session of another user");
     assert_eq!(stage.confirm("ann", &two, &of_one), Ok(false), "the code of another session");

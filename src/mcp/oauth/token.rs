@@ -1,6 +1,7 @@
 //! The tokens of users.
 
-use super::client::{self, Client};
+use super::client;
+use super::pending::Grant;
 use super::vault::{self, key};
 use super::{Answer, Ports, Subject, text};
 use crate::mcp::error::McpError;
@@ -26,14 +27,7 @@ pub(super) struct Token {
     pub access: String,
     pub refresh: Option<String>,
     pub expires_at: Option<Timestamp>,
-    /// The scopes that were requested or granted.
-    pub scope: Option<String>,
-    /// The authorization server that has issued it.
-    pub issuer: String,
-    pub token_endpoint: String,
-    pub client: Client,
-    /// The identifier of the server.
-    pub resource: String,
+    pub grant: Grant,
     /// Until when a call refreshes it.
     pub refreshing_until: Option<Timestamp>,
 }
@@ -102,14 +96,14 @@ impl Tokens {
     }
 
     async fn refresh(&self, token: Token, refresh: &str, version: u64) -> Result<Option<String>, McpError> {
+        let grant = &token.grant;
         let params =
-            [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &token.resource)];
-        let at = (&*token.issuer, &*token.token_endpoint);
-        let answer = client::ask(&self.ports, &self.key.tenant, at, &token.client, &params).await;
+            [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &grant.resource)];
+        let answer = client::ask(&self.ports, &self.key.tenant, grant, &params).await;
         let refreshed = answer.and_then(|answer| match answer.body.get("error").and_then(Value::as_str) {
             // Others, such as those of a proxy, say nothing about the token.
             Some("invalid_grant" | "invalid_client" | "unauthorized_client") => Ok(None),
-            _ => issued(&answer, &token, self.ports.clock.now()).map(Some),
+            _ => issued(&answer, grant, Some(refresh), self.ports.clock.now()).map(Some),
         });
         match refreshed {
             Ok(Some(new)) => {
@@ -160,8 +154,13 @@ impl Tokens {
     }
 }
 
-/// Reads the response of a token endpoint. What it lacks is as in `before`.
-pub(super) fn issued(answer: &Answer, before: &Token, now: Timestamp) -> Result<Token, McpError> {
+/// Reads the response of a token endpoint. A response without a refresh token leaves `refresh` valid.
+pub(super) fn issued(
+    answer: &Answer,
+    grant: &Grant,
+    refresh: Option<&str>,
+    now: Timestamp,
+) -> Result<Token, McpError> {
     if matches!(answer.status, 408 | 429 | 500..) {
         return Err(McpError::Issuer(answer.status));
     }
@@ -171,12 +170,14 @@ pub(super) fn issued(answer: &Answer, before: &Token, now: Timestamp) -> Result<
             let seconds = answer.body.get("expires_in").and_then(Value::as_u64);
             Ok(Token {
                 access,
-                refresh: text(&answer.body, "refresh_token").or_else(|| before.refresh.clone()),
+                refresh: text(&answer.body, "refresh_token").or_else(|| refresh.map(str::to_owned)),
                 expires_at: seconds
                     .map(|seconds| now + Duration::from_secs(seconds.min(u64::from(u32::MAX)))),
-                scope: text(&answer.body, "scope").or_else(|| before.scope.clone()),
+                grant: Grant {
+                    scope: text(&answer.body, "scope").or_else(|| grant.scope.clone()),
+                    ..grant.clone()
+                },
                 refreshing_until: None,
-                ..before.clone()
             })
         }
         _ => {
