@@ -139,8 +139,8 @@ impl TenantInbox {
         Ok(())
     }
 
-    /// Forgets removals, and the last notices of sessions without calls, that are old.
-    /// Keeps what is known of the session that notifies now.
+    /// Forgets old removals, and the old notices of sessions without calls. The document with the key `notifying` stays: its
+    /// session has just sent another notice.
     fn sweep(
         &self,
         now: Timestamp,
@@ -177,12 +177,7 @@ impl TenantInbox {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(u64, InboxCall)>, StoreError> {
-        let found = self.select(Folder::Calls, filter, after, limit)?;
-        let mut calls = Vec::with_capacity(found.len());
-        for (number, key, _) in found {
-            calls.extend(self.read(&key)?.map(|call| (number, call)));
-        }
-        Ok(calls)
+        self.calls(self.select(Folder::Calls, filter, after, limit)?)
     }
 
     /// Reads the changes after a position.
@@ -202,7 +197,7 @@ impl TenantInbox {
         let is_listing = reset || matches!(position, InboxPosition::Listing { .. });
         if is_listing && let (PAGE, Some((last, ..))) = (calls.len(), calls.last()) {
             let next = InboxPosition::Listing { after: *last, since };
-            return Ok(InboxChanges { reset, changes: self.added(calls)?, next, more: true });
+            return Ok(InboxChanges { reset, changes: added(self.calls(calls)?), next, more: true });
         }
         let removals = self.select(Folder::Removals, filter, since, PAGE)?;
         let mut last = numbers.last;
@@ -211,7 +206,7 @@ impl TenantInbox {
                 last = last.min(*of_page);
             }
         }
-        let mut changes = self.added(calls)?;
+        let mut changes = added(self.calls(calls)?);
         let removed =
             |(number, _, entry): (u64, String, EntryKey)| (number, InboxChange::Removed(entry.removed()));
         changes.extend(removals.into_iter().map(removed));
@@ -221,12 +216,12 @@ impl TenantInbox {
     }
 
     /// Reads the calls of these entries.
-    fn added(&self, found: Vec<(u64, String, EntryKey)>) -> Result<Vec<(u64, InboxChange)>, StoreError> {
-        let mut added = Vec::with_capacity(found.len());
+    fn calls(&self, found: Vec<(u64, String, EntryKey)>) -> Result<Vec<(u64, InboxCall)>, StoreError> {
+        let mut calls = Vec::with_capacity(found.len());
         for (number, key, _) in found {
-            added.extend(self.read(&key)?.map(|call| (number, InboxChange::Added(call))));
+            calls.extend(self.read(&key)?.map(|call| (number, call)));
         }
-        Ok(added)
+        Ok(calls)
     }
 
     /// Reads the changes after a position. If there are none, waits for up to `wait` until there are.
@@ -308,6 +303,10 @@ impl TenantInbox {
             StoreError(format!("the document {key:?} of the inbox cannot be parsed: {error}"))
         })
     }
+}
+
+fn added(calls: Vec<(u64, InboxCall)>) -> Vec<(u64, InboxChange)> {
+    calls.into_iter().map(|(number, call)| (number, InboxChange::Added(Box::new(call)))).collect()
 }
 
 /// Wakes a reader, unless it has left.

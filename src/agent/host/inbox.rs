@@ -6,12 +6,12 @@
 
 use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::ports::{InboxError, within};
-use crate::session::{Session, owner};
+use crate::session::{self, Session};
 use crate::types::{
     InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionId, SessionState, Suspension, TenantId,
     Timestamp,
 };
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 /// Returns the calls that the inbox must list; `None` if it has acknowledged the same.
 pub(super) fn due(state: &SessionState, suspensions: &[Suspension]) -> Option<Vec<ListedCall>> {
@@ -42,7 +42,7 @@ impl SessionHost {
         let state = session.state().clone();
         let (id, tenant) = (state.meta.id.clone(), state.meta.tenant.clone());
         let entries = suspensions.into_iter().map(|own| entry(&state, own)).collect();
-        let notice = InboxNotice { session: id, sent_at: Timestamp(0), calls: entries, erased: false };
+        let notice = |sent_at| InboxNotice { session: id, sent_at, calls: entries, erased: false };
         let sent_at = self.send_notice(&tenant, &mark, notice).await?;
         if self.serves(session) {
             let mark = InboxMark { sent_at, uncertain: false, calls };
@@ -56,38 +56,38 @@ impl SessionHost {
     /// # Errors
     /// If the inbox fails. The erasure is then repeated.
     pub(super) async fn leave_inbox(&self, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
-        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
-        if owner.is_none() {
+        let owner = session::owner(self.ports.store.as_ref()).ok().flatten();
+        if owner.is_none_or(|owner| owner.tenant != *tenant) {
             return Ok(());
         }
-        let opened = Session::open(std::rc::Rc::clone(&self.ports.store), self.config.context, self.hub());
-        // What cannot be read may have sent notices.
-        let mut mark = Some(InboxMark::default());
-        if let Ok(Some(session)) = opened {
-            mark = session.state().background.inbox.clone();
-            if mark.is_some() {
-                // If the erasure fails later, the calls that wait must come back.
+        let mark = match Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub()) {
+            Ok(Some(session)) => {
+                let Some(mark) = session.state().background.inbox.clone() else {
+                    // No call of the session has ever waited.
+                    return Ok(());
+                };
+                // If the erasure fails later, the inbox must list the calls again.
                 session.commit(self.now(), |draft| draft.list_in_inbox())?;
+                mark
             }
-        }
-        // Without a mark, no notice was ever sent.
-        let Some(mark) = mark else { return Ok(()) };
-        let notice =
-            InboxNotice { session: id.clone(), sent_at: Timestamp(0), calls: Vec::new(), erased: true };
+            // A session that cannot be read may be in the inbox.
+            _ => InboxMark::default(),
+        };
+        let notice = |sent_at| InboxNotice { session: id.clone(), sent_at, calls: Vec::new(), erased: true };
         self.send_notice(tenant, &mark, notice).await.map(drop)
     }
 
-    /// Sends a notice, as one that is later than all others of the session. Returns when it was sent.
+    /// Sends a notice that is later than all others of the session. Returns when it was sent.
     async fn send_notice(
         &self,
         tenant: &TenantId,
         mark: &InboxMark,
-        mut notice: InboxNotice,
+        notice: impl FnOnce(Timestamp) -> InboxNotice,
     ) -> Result<Timestamp, Problem> {
         let last = self.inbox_sent_at.get().max(mark.sent_at);
         let sent_at = self.now().max(last + Duration::from_millis(1));
         self.inbox_sent_at.set(sent_at);
-        notice.sent_at = sent_at;
+        let notice = notice(sent_at);
         let sent = self.ports.inbox.notify(tenant, &notice);
         let sent = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, sent).await;
         let newest = sent.unwrap_or_else(|unfinished| Err(InboxError(unfinished.to_string())))?;

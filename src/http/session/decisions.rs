@@ -68,6 +68,7 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
 pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     let body: AnswerBody = body::json(call.request)?;
     check_length("/error", body.error.as_deref())?;
+    body.runner.as_deref().map(check_runner).transpose()?;
     let session = call.session_of(body.user)?;
     let given = match (body.error, body.answer) {
         (Some(error), Value::Null) => CallAnswer::Failure(error),
@@ -77,7 +78,6 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     };
     let call_id = call.params.id("call_id");
     call.host.ensure_current(session, &call_id, &given, body.args_hash.as_deref()).await?;
-    body.runner.as_deref().map(check_runner).transpose()?;
     let resolved_by = ResolvedBy { runner: body.runner, ..resolved_by(call) };
     store_answer(call, session, &call_id, given, resolved_by, ResponseMode::of(call.request)).await
 }

@@ -21,11 +21,10 @@ pub enum InboxMessage {
     Erase,
 }
 
-/// The message as the object of a tenant reads it.
+/// A message to an inbox, as the object of the tenant reads it.
 #[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum ToTenant<'a> {
-    Inbox(&'a InboxMessage),
+struct Addressed {
+    inbox: InboxMessage,
 }
 
 /// Handles a message, and returns the response as JSON.
@@ -55,7 +54,7 @@ impl InboxObjects {
     /// The ids of tenants contain no slash, so the name is not that of a ledger.
     async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: InboxMessage) -> InboxResult<T> {
         let name = format!("{tenant}/inbox");
-        send(&self.0, &name, &ToTenant::Inbox(&message)).await.map_err(InboxError)
+        send(&self.0, &name, &Addressed { inbox: message }).await.map_err(InboxError)
     }
 }
 

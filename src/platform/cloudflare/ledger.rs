@@ -21,16 +21,23 @@ use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{DurableObject, Env, ObjectNamespace, Request, Response, Result, State, durable_object};
 
 /// A message to an object of a tenant. Only this Worker can reach the objects.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Message {
+    Ledger(LedgerMessage),
+    Inbox { inbox: InboxMessage },
+}
+
+/// A message to a ledger.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+enum LedgerMessage {
     Admit(Admission),
     Report(Report),
     Charge(Vec<UsageRow>),
     TakeRequests { wanted: u32, limit: u32 },
     Usage { from: Day, to: Day, after: Option<String> },
     Erase,
-    Inbox(InboxMessage),
 }
 
 /// The Durable Object.
@@ -58,9 +65,9 @@ impl DurableObject for TenantObject {
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let Inner { inbox, clock, .. } = &*self.inner;
         let handled = match serde_json::from_str(&request.text().await?)? {
-            Message::Inbox(message) => inbox::handle(inbox, message, clock.as_ref()).await,
+            Message::Inbox { inbox: message } => inbox::handle(inbox, message, clock.as_ref()).await,
             // No await: messages must not interleave.
-            message => self.inner.handle(message),
+            Message::Ledger(message) => self.inner.handle(message),
         };
         match handled {
             Ok(json) => Response::ok(json),
@@ -82,16 +89,17 @@ impl Inner {
     }
 
     /// Handles a message to the ledger, and returns the response as JSON.
-    fn handle(&self, message: Message) -> std::result::Result<String, StoreError> {
+    fn handle(&self, message: LedgerMessage) -> std::result::Result<String, StoreError> {
         let (ledger, now) = (self.ledger()?, self.clock.now());
         match message {
-            Message::Admit(admission) => json_of(&ledger.admit(&admission, now)?),
-            Message::Report(report) => json_of(&ledger.report(&report, now)?),
-            Message::Charge(rows) => json_of(&ledger.charge(&rows, now)?),
-            Message::TakeRequests { wanted, limit } => json_of(&ledger.take_requests(wanted, limit, now)?),
-            Message::Usage { from, to, after } => json_of(&ledger.usage(from, to, after.as_deref())?),
-            Message::Erase => json_of(&ledger.erase()?),
-            Message::Inbox(_) => Err(StoreError("the ledger received a message to the inbox".into())),
+            LedgerMessage::Admit(admission) => json_of(&ledger.admit(&admission, now)?),
+            LedgerMessage::Report(report) => json_of(&ledger.report(&report, now)?),
+            LedgerMessage::Charge(rows) => json_of(&ledger.charge(&rows, now)?),
+            LedgerMessage::TakeRequests { wanted, limit } => {
+                json_of(&ledger.take_requests(wanted, limit, now)?)
+            }
+            LedgerMessage::Usage { from, to, after } => json_of(&ledger.usage(from, to, after.as_deref())?),
+            LedgerMessage::Erase => json_of(&ledger.erase()?),
         }
     }
 }
@@ -100,7 +108,7 @@ impl Inner {
 pub struct LedgerObjects(pub ObjectNamespace);
 
 impl LedgerObjects {
-    async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: &Message) -> LedgerResult<T> {
+    async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: &LedgerMessage) -> LedgerResult<T> {
         send(&self.0, tenant, message).await.map_err(LedgerError)
     }
 }
@@ -108,19 +116,19 @@ impl LedgerObjects {
 #[async_trait(?Send)]
 impl Ledger for LedgerObjects {
     async fn admit(&self, tenant: &TenantId, admission: &Admission) -> LedgerResult<Admitted> {
-        self.send(tenant, &Message::Admit(admission.clone())).await
+        self.send(tenant, &LedgerMessage::Admit(admission.clone())).await
     }
 
     async fn report(&self, tenant: &TenantId, report: &Report) -> LedgerResult<Receipt> {
-        self.send(tenant, &Message::Report(report.clone())).await
+        self.send(tenant, &LedgerMessage::Report(report.clone())).await
     }
 
     async fn charge(&self, tenant: &TenantId, rows: &[UsageRow]) -> LedgerResult<()> {
-        self.send(tenant, &Message::Charge(rows.to_vec())).await
+        self.send(tenant, &LedgerMessage::Charge(rows.to_vec())).await
     }
 
     async fn take_requests(&self, tenant: &TenantId, wanted: u32, limit: u32) -> LedgerResult<RequestBlock> {
-        self.send(tenant, &Message::TakeRequests { wanted, limit }).await
+        self.send(tenant, &LedgerMessage::TakeRequests { wanted, limit }).await
     }
 
     async fn usage(
@@ -130,10 +138,10 @@ impl Ledger for LedgerObjects {
         to: Day,
         after: Option<&str>,
     ) -> LedgerResult<UsagePage> {
-        self.send(tenant, &Message::Usage { from, to, after: after.map(str::to_owned) }).await
+        self.send(tenant, &LedgerMessage::Usage { from, to, after: after.map(str::to_owned) }).await
     }
 
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()> {
-        self.send(tenant, &Message::Erase).await
+        self.send(tenant, &LedgerMessage::Erase).await
     }
 }
