@@ -31,6 +31,8 @@ use std::rc::Rc;
 
 /// The id of the agent that always exists.
 pub const DEFAULT_AGENT: &str = "default";
+/// The user of a request that names none.
+pub const DEFAULT_USER: &str = "default";
 
 const INSTRUCTIONS: &str = "You are a helpful assistant. Use the available tools when they help.";
 

@@ -161,8 +161,9 @@ fn asked_and_said<'a>(
         }
         let end = view.turns.iter().find(|turn| Some(&turn.id) == said.turn.as_ref());
         let end = end.and_then(|turn| turn.ends.first()).map(|end| view.entries[*end].moment);
-        // A runner that has claimed the call has not answered in time.
-        let is_lost = view.outcome(call).is_some_and(|outcome| outcome.value["outcome"] == "unknown");
+        // A runner that has claimed the call of the external tool has not answered in time.
+        let is_unknown = |outcome: &Entry| outcome.value["outcome"] == "unknown";
+        let is_lost = call.name == "lend" && view.outcome(call).is_some_and(is_unknown);
         if !by_person && said.at < expires && end != Some(said.moment) && !is_lost {
             ledger.find(11, format!("resolved by nothing before its expiry: {}", said.json));
         }

@@ -40,8 +40,8 @@ pub(super) async fn callback(call: &GatewayCall<'_>) -> Result<Response, Problem
             let text = format!(
                 "Your code is {code}\n\n\
                  Enter it in the conversation in which you were asked to connect, within 10 minutes. It connects your \
-                 account at {server} with the user {user:?} of this service. If that is not you, close this page, and \
-                 give the code to nobody.\n"
+                 account at {server} with the user {user:?} of this service. If that is not you, close this page, and do \
+                 not give the code to anyone.\n"
             );
             Ok(page(StatusCode::OK, text))
         }

@@ -2,11 +2,8 @@
 
 use super::gateway::{Gateway, TenantCall};
 use super::request::RequestExt;
-use crate::standard::DEFAULT_AGENT;
+use crate::standard::{DEFAULT_AGENT, DEFAULT_USER};
 use crate::types::{AgentId, ErrorCode, FieldError, Owner, Principal, Problem, SessionId, TenantId, UserId};
-
-/// The user of a request that names none.
-pub const DEFAULT_USER: &str = "default";
 
 /// What an id consists of, for the errors about malformed ones.
 pub const ID_FORM: &str = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";

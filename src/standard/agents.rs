@@ -5,7 +5,7 @@
 //! session is created, or a request names an agent that the deployment does not have.
 
 use super::{
-    DEFAULT_AGENT,
+    DEFAULT_AGENT, DEFAULT_USER,
     definition::{self, Definition, Hosts},
 };
 use crate::agent::{AgentVersions, HarnessAgent};
@@ -30,8 +30,6 @@ const MAX_TENANTS: usize = 1_000;
 const MAX_BUILT: usize = 64;
 /// Maximum size of the definitions of cached versions, in bytes (8 MiB). A built agent has a few copies of its definition.
 const MAX_BUILT_BYTES: u64 = 8 << 20;
-/// The user of files and settings, which all users share.
-const DEFAULT_USER: &str = "default";
 /// How long servers of MCP are not asked again after a refresh has begun, which may be lost with the request that runs it.
 const REFRESH_PACE: Duration = Duration::from_mins(1);
 

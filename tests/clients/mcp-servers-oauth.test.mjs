@@ -175,7 +175,7 @@ if (phase === "all") {
     const back = await open(payload.url, "ann");
     const { status, text, code } = await callback(back);
     assert.deepEqual([status, text.includes("with the user \"ann\"")], [200, true]);
-    // The page alone connects nobody.
+    // The page alone connects no account.
     assert.equal((await waiting(session, "auth")).payload.url, payload.url);
     assert.ok(!asked.includes("/as/token"));
     await confirm(session, wait, ` ${code.toLowerCase()} `);
@@ -266,7 +266,7 @@ if (phase === "all") {
     assert.match((await outcomes(session))[0].result, /^Connected/);
   });
 
-  test("a state that nobody has is refused", async () => {
+  test("an unknown state is refused", async () => {
     assert.equal((await callback(new URL("http://x/?state=guess&code=a"))).status, 401);
     assert.equal((await callback(new URL("http://x/"))).status, 401);
   });

@@ -9,7 +9,6 @@ use crate::{
     waits::Wait,
     wire::{InboxCall, InboxEvent},
 };
-use clap::ValueEnum;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -26,8 +25,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Inbox {
     /// Lists only calls of this kind
-    #[arg(long)]
-    kind: Option<Kind>,
+    #[arg(long, value_parser = ["approval", "question", "plan", "external", "auth"])]
+    kind: Option<String>,
     /// Lists only calls of this agent
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
@@ -42,32 +41,9 @@ pub(crate) struct Inbox {
     follow: bool,
 }
 
-/// What a call waits for.
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    Approval,
-    Question,
-    Plan,
-    External,
-    Auth,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Approval => "approval",
-            Self::Question => "question",
-            Self::Plan => "plan",
-            Self::External => "external",
-            Self::Auth => "auth",
-        }
-    }
-}
-
 impl Inbox {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
-        let kind = self.kind.map(|kind| kind.name().to_owned());
-        let fields = [("kind", kind), ("agent", self.agent), ("session", self.session)];
+        let fields = [("kind", self.kind), ("agent", self.agent), ("session", self.session)];
         let filter: Vec<_> =
             fields.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect();
         if self.follow { follow(context, filter).await } else { list(context, &filter).await }
@@ -88,11 +64,7 @@ async fn follow(context: &Context, filter: Vec<(&'static str, String)>) -> Resul
     let mut events = Follow::inbox(&context.api()?, filter);
     let mut interrupts = Interrupts::listen()?;
     loop {
-        let step = tokio::select! {
-            step = events.next() => step?,
-            () = interrupts.next() => return Err(Error::Interrupted),
-        };
-        match step {
+        match interrupts.unless(events.next()).await? {
             Step::Event(event) if out.json => out.line(&line(&event).to_string())?,
             Step::Event(event) => match *event {
                 InboxEvent::Reset => {}
@@ -122,7 +94,7 @@ fn show(out: Output, call: &Value) -> Result<()> {
         InboxCall::deserialize(call).map_err(|e| Error::Response(e.to_string()))?;
     let claimed = call.claim.as_ref().map(|claim| format!("\n  the runner {} works on it", claim.runner));
     let wait = Wait { session, call };
-    // Nobody should decide about what is not shown.
+    // A person must see all of what a decision is about.
     let (text, command) = match truncated {
         true => (wait.describe(), format!("agentctl sessions show {}", wait.session)),
         false => (wait.explain(), wait.command()),

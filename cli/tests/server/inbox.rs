@@ -1,10 +1,14 @@
 //! `inbox`.
 
-use crate::{agentctl::Agentctl, support::shared};
+use crate::{
+    agentctl::Agentctl,
+    support::{PATIENCE, shared},
+};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader},
     process::Command,
+    time::Instant,
 };
 
 /// Creates a session that asks before edits, and suspends a call of it. Returns the call's id.
@@ -21,7 +25,9 @@ fn calls_of_all_sessions_are_listed_with_the_command_that_resolves_them() {
     let first = waiting(&cli, "cli-inbox-1");
     waiting(&cli, "cli-inbox-2");
     // A session notifies the inbox right after its call begins to wait.
+    let deadline = Instant::now() + PATIENCE;
     let listed = loop {
+        assert!(Instant::now() < deadline, "the calls are not in the inbox");
         let listed = cli.run(&["inbox", "--kind", "approval", "--json"]).expect(0).lines();
         let ours = |call: &Value| call["session"].as_str().unwrap().starts_with("cli-inbox-");
         let ours: Vec<_> = listed.into_iter().filter(ours).collect();

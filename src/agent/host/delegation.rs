@@ -7,7 +7,7 @@ use crate::types::{
     BackgroundTask, CallId, ChildKey, ChildSettings, ChildTask, SessionId, SubagentSource, Suspension,
     Timestamp, TurnId,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// What a child works for.
 pub(super) struct Delegation {
@@ -39,7 +39,7 @@ impl Delegation {
     /// Returns what the child in session `child` works for; `None` if nothing waits for it, or its task was canceled.
     pub fn of(session: &Session, child: &SessionId) -> Result<Option<Self>, StoreError> {
         let suspensions = session.suspensions()?;
-        let subagents = std::rc::Rc::clone(&session.state().subagents);
+        let subagents = Rc::clone(&session.state().subagents);
         let Some(open) = OpenTask::first_of(&suspensions, subagents.open()).remove(child) else {
             return Ok(None);
         };
@@ -146,7 +146,7 @@ impl SessionHost {
         turn: Option<&TurnId>,
     ) -> Result<Vec<SubagentSource>, StoreError> {
         let suspensions = session.suspensions()?;
-        let subagents = std::rc::Rc::clone(&session.state().subagents);
+        let subagents = Rc::clone(&session.state().subagents);
         let open = OpenTask::first_of(&suspensions, subagents.open()).into_iter();
         let open = open.filter(|(_, open)| turn.is_none_or(|turn| open.turn == *turn));
         let source = |(session, OpenTask { call_id, agent, child_turn, .. })| SubagentSource {

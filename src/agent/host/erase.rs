@@ -39,7 +39,7 @@ impl SessionHost {
     async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
         let session = self.session.borrow().clone();
         self.unload();
-        // First, because nobody can resolve these calls any more. A notice that is under way is older, and so has no effect.
+        // First, because these calls can no longer be resolved. The inbox ignores an earlier notice that is still in flight.
         self.leave_inbox(tenant, id).await?;
         self.end_jobs().await.map_err(memory_down)?;
         self.shut_intervals_down(session, tenant, id).await;

@@ -4,7 +4,7 @@ use super::summary;
 use crate::{
     api::segment,
     context::Context,
-    error::{Error, Result},
+    error::Result,
     interrupt::Interrupts,
     output::short,
     stream::{Follow, Step},
@@ -42,11 +42,7 @@ impl Tail {
         }
         let mut interrupts = Interrupts::listen()?;
         loop {
-            let step = tokio::select! {
-                step = events.next() => step?,
-                () = interrupts.next() => return Err(Error::Interrupted),
-            };
-            match step {
+            match interrupts.unless(events.next()).await? {
                 Step::Event(event) if context.out.json => context.out.line(&event.json.to_string())?,
                 Step::Event(event) => {
                     if let Some(line) = line(&event) {
