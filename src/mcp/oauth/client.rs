@@ -1,7 +1,6 @@
 //! The client of an authorization server: from the definition, by its metadata, or registered (RFC 7591).
 
 use super::discovery::Issuer;
-use super::pending::Grant;
 use super::vault::{self, key};
 use super::{Answer, CALLBACK, CLIENT_METADATA, Ports, Subject, post, send, text};
 use crate::mcp::{error::McpError, server::McpServer};
@@ -35,6 +34,19 @@ pub(super) struct Client {
     pub id: String,
     secret: Option<String>,
     method: Method,
+}
+
+/// Where tokens are issued, to which client, and for what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Grant {
+    /// The authorization server.
+    pub issuer: String,
+    pub token_endpoint: String,
+    pub client: Client,
+    /// The identifier of the server.
+    pub resource: String,
+    /// The scopes that were requested or granted.
+    pub scope: Option<String>,
 }
 
 /// A client that has registered itself.

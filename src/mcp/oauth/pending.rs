@@ -1,23 +1,10 @@
-//! A request for consent as it is stored until the user has confirmed it, and what its token keeps of it.
+//! A request for consent as it is stored until the user has confirmed it.
 
-use super::client::Client;
+use super::client::Grant;
 use crate::types::Timestamp;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-
-/// Where tokens are issued, to which client, and for what.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Grant {
-    /// The authorization server.
-    pub issuer: String,
-    pub token_endpoint: String,
-    pub client: Client,
-    /// The identifier of the server.
-    pub resource: String,
-    /// The scopes that were requested or granted.
-    pub scope: Option<String>,
-}
 
 /// A request that waits for the user.
 #[derive(Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Requests for consent: the URL that the user opens.
 
-use super::client;
-use super::pending::{Grant, Request, hash};
+use super::client::{self, Grant};
+use super::pending::{Request, hash};
 use super::token::{Token, Tokens};
 use super::vault::{self, key};
 use super::{CALLBACK, Challenge, Ports, Subject, discovery};

@@ -1,7 +1,6 @@
 //! The tokens of users.
 
-use super::client;
-use super::pending::Grant;
+use super::client::{self, Grant};
 use super::vault::{self, key};
 use super::{Answer, Ports, Subject, text};
 use crate::mcp::error::McpError;
