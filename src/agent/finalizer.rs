@@ -72,11 +72,12 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                 let begun = call.status == CallStatus::Started
                     || cx.state.has_begun(&call.call_id)
                     || claimed.contains(&call.call_id);
-                let status = ending.statuses.iter().find(|status| status.call_id == call.call_id);
                 let resolved = ending.resolved.iter().find(|(id, _)| *id == call.call_id);
-                let outcome = match status {
-                    Some(status) => status.outcome(),
-                    None if let Some((_, outcome)) = resolved => outcome.clone(),
+                let status = ending.statuses.iter().find(|status| status.call_id == call.call_id);
+                // What is stored counts: a child may have reported while it was being canceled.
+                let outcome = match resolved.map(|(_, outcome)| outcome.clone()) {
+                    Some(outcome) => outcome,
+                    None if let Some(status) = status => status.outcome(),
                     None if ending.interrupted && call.status == CallStatus::Waiting => {
                         ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
                     }

@@ -21,7 +21,7 @@ use crate::types::{
     session::{SCHEMA, Totals},
 };
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json};
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
@@ -283,17 +283,15 @@ impl SessionHost {
         self.task_canceled(session, task, canceled)
     }
 
-    /// Returns the final statuses already received for the current step, which still waits for other calls.
-    pub(super) fn known_statuses(&self, session: &Session) -> Vec<ChildStatus> {
-        resolved_children(session).filter_map(|(_, answer)| serde_json::from_value(answer).ok()).collect()
-    }
-
-    /// Returns the outcomes of the calls of the current step whose subagents have gone on in the background, while the step
-    /// still waits for other calls.
-    pub(super) fn known_promotions(&self, session: &Session) -> Vec<(CallId, ToolOutcome)> {
+    /// Returns the outcomes of the calls of the current step whose subagents have ended, or have gone on in the background,
+    /// while the step still waits for other calls.
+    pub(super) fn known_outcomes(&self, session: &Session) -> Vec<(CallId, ToolOutcome)> {
         let outcome = |(own, answer): (Suspension, Value)| {
-            let promoted: Promoted = serde_json::from_value(answer).ok()?;
-            Some((own.call_id.clone(), promoted.outcome(&own.child()?.task)))
+            let outcome = match from_value::<Promoted>(answer.clone()) {
+                Ok(promoted) => promoted.outcome(&own.child()?.task),
+                Err(_) => from_value::<ChildStatus>(answer).ok()?.outcome(),
+            };
+            Some((own.call_id.clone(), outcome))
         };
         resolved_children(session).filter_map(outcome).collect()
     }

@@ -204,8 +204,7 @@ impl SessionHost {
         let _ = self.agent().restore_state(&cx);
         let suspensions = session.suspensions()?;
         let mut ending = ending;
-        ending.statuses.extend(self.known_statuses(session));
-        ending.resolved.extend(self.known_promotions(session));
+        ending.resolved.extend(self.known_outcomes(session));
         for suspension in &suspensions {
             let Some(child) = suspension.child() else { continue };
             let status = ending.statuses.iter().find(|status| status.call_id == suspension.call_id);

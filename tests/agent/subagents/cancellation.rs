@@ -50,6 +50,25 @@ fn an_abort_cancels_children_and_keeps_their_partial_text() {
 }
 
 #[test]
+fn a_status_that_arrives_during_an_abort_is_the_outcome_of_the_call() {
+    let stage = stage();
+    stage.post("t1", "both:read:x");
+    stage.tick(ms(50));
+    let canceled = block_on(stage.host().cancel_children(&stage.session()));
+    let first = &canceled[0];
+    let failed = ChildStatus::failed(first.session.clone(), first.call_id.clone(), "it is gone");
+    block_on(stage.host().child_status(failed)).unwrap();
+    stage.host().abort(&stage.session(), canceled).unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(ends(&stage), ["failed", "canceled"]);
+    assert_eq!(
+        outcomes(&stage.store),
+        [json!("the subagent failed: it is gone"), json!("[Aborted by user]\n\nhalf")]
+    );
+}
+
+#[test]
 fn a_child_canceled_before_its_task_arrives_does_not_start() {
     let stage = sending("write:a", ms(100));
     cancel_before_the_start(&stage);
