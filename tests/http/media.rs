@@ -144,26 +144,24 @@ fn large_files_are_left_out_and_newer_ones_come_first() {
     assert!(left_out.len() == 1 && left_out[0].contains("\"large.png\""), "{left_out:?}");
 }
 
-/// Starts a server with the tools for images and audio.
-fn generator() -> &'static World {
-    static WORLD: OnceLock<World> = OnceLock::new();
-    WORLD.get_or_init(|| {
-        World::with(json!({
-            "IMAGE_MODEL": "openai/painter",
-            "TRANSCRIPTION_MODEL": "openai/listener",
-            "SPEECH_MODEL": "openai/speaker",
-            "MODEL_PRICES": r#"{"openai/painter": {"input": 0, "output": 10000}}"#,
-            "MEDIA_PRICES": r#"{"openai/listener": {"minute": 0.5}, "openai/speaker": {"million_characters": 100000}}"#,
-        }))
-    })
+/// Starts a server with the tools for images and audio. Not shared: all sessions use the same models, so one test would
+/// get what another has scripted.
+fn generator() -> World {
+    World::with(json!({
+        "IMAGE_MODEL": "openai/painter",
+        "TRANSCRIPTION_MODEL": "openai/listener",
+        "SPEECH_MODEL": "openai/speaker",
+        "MODEL_PRICES": r#"{"openai/painter": {"input": 0, "output": 10000}}"#,
+        "MEDIA_PRICES": r#"{"openai/listener": {"minute": 0.5}, "openai/speaker": {"million_characters": 100000}}"#,
+    }))
 }
 
 /// Makes the model call a tool. Returns the log of the turn.
 #[track_caller]
-fn call(chat: &Chat, model: &str, tool: &str, args: Value) -> Vec<Value> {
+fn call(world: &World, chat: &Chat, model: &str, tool: &str, args: Value) -> Vec<Value> {
     let before = chat.log().len();
-    generator().model.script(model, Script::new().tool("c1", tool, args));
-    generator().model.script(model, Script::text(["Done."]));
+    world.model.script(model, Script::new().tool("c1", tool, args));
+    world.model.script(model, Script::text(["Done."]));
     chat.say("go");
     chat.log().split_off(before)
 }
@@ -176,36 +174,37 @@ fn find<'a>(log: &'a [Value], kind: &str) -> &'a Value {
 #[test]
 fn tools_generate_images_and_speech_and_transcribe_recordings() {
     let model = "gpt-4o-generator";
-    let chat = generator().chat(&format!("openai/{model}"));
+    let world = generator();
+    let chat = world.chat(&format!("openai/{model}"));
     let image = json!({"data": [{"b64_json": BASE64_STANDARD.encode(PNG)}],
         "usage": {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}});
-    generator().model.script("painter", Script::error(200, image.clone()));
-    let log = call(&chat, model, "generate_image", json!({"prompt": "a cat", "shape": "landscape"}));
+    world.model.script("painter", Script::error(200, image.clone()));
+    let log = call(&world, &chat, model, "generate_image", json!({"prompt": "a cat", "shape": "landscape"}));
     let file = &find(&log, "tool.completed")["result"]["file"];
     assert_eq!((&file["mime_type"], &file["name"]), (&json!("image/png"), &json!("image.png")));
     assert_eq!(find(&log, "artifact.stored")["ref"], file["ref"]);
     let other = find(&log, "usage.other");
     assert_eq!((&other["purpose"], &other["model"]), (&json!("generate_image"), &json!("openai/painter")));
     assert_eq!((&other["usage"]["total_tokens"], &other["cost_usd"]), (&json!(30), &json!(0.2)));
-    let sent = generator().received("painter").pop().unwrap();
+    let sent = world.received("painter").pop().unwrap();
     assert_eq!((&sent.body["prompt"], &sent.body["size"]), (&json!("a cat"), &json!("1536x1024")));
     let path = chat.path(&format!("/artifacts/{}", file["ref"].as_str().unwrap()));
     assert_eq!(chat.client.get(&path).body, PNG);
 
-    generator().model.script("painter", Script::error(200, image));
-    let log = call(&chat, model, "edit_image", json!({"ref": file["ref"], "prompt": "a dog"}));
+    world.model.script("painter", Script::error(200, image));
+    let log = call(&world, &chat, model, "edit_image", json!({"ref": file["ref"], "prompt": "a dog"}));
     assert_ne!(find(&log, "tool.completed")["result"]["file"]["ref"], file["ref"]);
 
     let speech = chat.client.with_header("content-type", "audio/wav");
     let speech = speech.send("POST", &chat.path("/attachments?name=a.wav"), b"RIFF").expect(201);
     let said = json!({"text": "Tea at five.", "usage": {"type": "duration", "seconds": 90}});
-    generator().model.script("listener", Script::error(200, said));
-    let log = call(&chat, model, "transcribe", json!({"ref": speech["ref"]}));
+    world.model.script("listener", Script::error(200, said));
+    let log = call(&world, &chat, model, "transcribe", json!({"ref": speech["ref"]}));
     assert_eq!(find(&log, "tool.completed")["result"]["untrusted_text"], "Tea at five.");
     assert_eq!(find(&log, "usage.other")["cost_usd"], 0.75);
 
-    generator().model.script("speaker", Script::error(200, json!("sound")));
-    let log = call(&chat, model, "speak", json!({"text": "Hello."}));
+    world.model.script("speaker", Script::error(200, json!("sound")));
+    let log = call(&world, &chat, model, "speak", json!({"text": "Hello."}));
     assert_eq!(find(&log, "tool.completed")["result"]["file"]["mime_type"], "audio/mpeg");
     assert_eq!(find(&log, "usage.other")["cost_usd"], 0.6);
 }
@@ -213,15 +212,16 @@ fn tools_generate_images_and_speech_and_transcribe_recordings() {
 #[test]
 fn the_model_reads_our_words_about_a_failed_provider_and_a_wrong_file() {
     let model = "gpt-4o-unlucky";
-    let chat = generator().chat(&format!("openai/{model}"));
+    let world = generator();
+    let chat = world.chat(&format!("openai/{model}"));
     let error = json!({"error": {"type": "server_error", "message": "account 42 is broken"}});
-    generator().model.script("painter", Script::error(500, error));
-    let log = call(&chat, model, "generate_image", json!({"prompt": "a cat"}));
+    world.model.script("painter", Script::error(500, error));
+    let log = call(&world, &chat, model, "generate_image", json!({"prompt": "a cat"}));
     let outcome = find(&log, "tool.completed");
     assert_eq!(outcome["outcome"], "failure");
     assert!(!outcome.to_string().contains("account 42"), "{outcome}");
     let note = file(&chat, "a.txt", "text/plain", b"x");
-    let log = call(&chat, model, "transcribe", json!({"ref": note["ref"]}));
+    let log = call(&world, &chat, model, "transcribe", json!({"ref": note["ref"]}));
     let reason = find(&log, "tool.completed")["reason"].as_str().unwrap().to_owned();
     assert!(reason.ends_with("is text/plain, not audio/…"), "{reason}");
 }
