@@ -1,6 +1,6 @@
 //! Definitions of agents, in the real Worker.
 
-use crate::support::{Client, Script, Server, World, shared, system_text};
+use crate::support::{Client, Folder, Script, Server, World, shared, system_text};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -70,13 +70,13 @@ fn the_example_agents_run_as_their_folders_say() {
 fn a_pushed_version_reaches_new_sessions_and_a_bad_folder_changes_nothing() {
     let world = World::start();
     let (client, key) = tenant(&world.server, "agents-versions");
-    let folder = std::env::temp_dir().join(format!("agents-{}", std::process::id()));
-    let agent = folder.join("helper");
+    let folder = Folder::create();
+    let agent = folder.path().join("helper");
     std::fs::create_dir_all(agent.join("knowledge")).unwrap();
     let write = |name: &str, text: &str| std::fs::write(agent.join(name), text).unwrap();
     write("AGENTS.md", "---\nmodel: openai/helper\n---\nVersion one.");
     write("knowledge/KNOWLEDGE.md", "Facts of version one.");
-    assert_eq!(push(&world.server, &folder, &key), (Some(0), "helper: version 1\n".into()));
+    assert_eq!(push(&world.server, folder.path(), &key), (Some(0), "helper: version 1\n".into()));
     for number in 0..50 {
         let made = client
             .post("/v1/sessions", json!({ "id": format!("old-{number}"), "agent": "helper" }))
@@ -89,9 +89,9 @@ fn a_pushed_version_reaches_new_sessions_and_a_bad_folder_changes_nothing() {
     assert_eq!(waits["status"], "waiting");
     write("AGENTS.md", "---\nmodel: openai/helper\n---\nVersion two.");
     write("knowledge/KNOWLEDGE.md", "Facts of version two.");
-    assert_eq!(push(&world.server, &folder, &key).1, "helper: version 2\n");
+    assert_eq!(push(&world.server, folder.path(), &key).1, "helper: version 2\n");
     // The same folder again is the same version.
-    assert_eq!(push(&world.server, &folder, &key).1, "helper: version 2\n");
+    assert_eq!(push(&world.server, folder.path(), &key).1, "helper: version 2\n");
     let systems = |count: usize| {
         let received = world.received("helper");
         assert_eq!(received.len(), count);
@@ -121,7 +121,7 @@ fn a_pushed_version_reaches_new_sessions_and_a_bad_folder_changes_nothing() {
     }
     // A folder with a fault changes nothing.
     write("AGENTS.md", "---\nmodel: nowhere/model\ntools: {allow: [fly]}\n---\nVersion three.");
-    let (status, said) = push(&world.server, &folder, &key);
+    let (status, said) = push(&world.server, folder.path(), &key);
     assert!(
         status == Some(1)
             && said.contains("/model: ")
@@ -129,13 +129,12 @@ fn a_pushed_version_reaches_new_sessions_and_a_bad_folder_changes_nothing() {
         "{said}"
     );
     write("AGENTS.md", "---\nmodel: [\n---\n");
-    assert_eq!(push(&world.server, &folder, &key).0, Some(1));
+    assert_eq!(push(&world.server, folder.path(), &key).0, Some(1));
     assert_eq!(client.get("/v1/agents/helper").expect(200)["version"], 2);
     // A rollback is a change of the active version.
     client.post("/v1/agents/helper/versions/1/activate", json!({})).expect(200);
     let made = client.post("/v1/sessions", json!({ "id": "back", "agent": "helper" })).expect(201);
     assert_eq!(made["agent_version"], 1);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

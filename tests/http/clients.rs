@@ -1,7 +1,7 @@
 //! Clients against the real Worker: the project's own in `clients`, and the official ones of other protocols, unchanged.
 //! Each test runs one file with Node or Python: a test, or an example.
 
-use crate::support::{DEV_API_KEY, PATIENCE, Server, shared};
+use crate::support::{DEV_API_KEY, Folder, PATIENCE, Server, shared};
 use serde_json::json;
 use std::{
     env, fs,
@@ -209,7 +209,8 @@ fn with_public_url(public_url: &str, more: &[String]) -> (Server, String) {
 #[test]
 fn mcp_servers_oauth() {
     let (mut server, address) = with_public_url("https://agents.example.com", &[]);
-    let state = std::env::temp_dir().join(format!("oauth-{}.json", std::process::id()));
+    let folder = Folder::create();
+    let state = folder.path().join("oauth.json");
     let state = state.to_str().unwrap();
     let run = |server: &Server, phase: &str| {
         let variables = [("SERVERS", address.as_str()), ("PHASE", phase), ("STATE", state)];
