@@ -21,7 +21,7 @@ use crate::types::{
     session::{SCHEMA, Totals},
 };
 use futures::future::join_all;
-use serde_json::{Value, from_value, json};
+use serde_json::{from_value, json};
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
@@ -286,14 +286,12 @@ impl SessionHost {
     /// Returns the outcomes of the calls of the current step whose subagents have ended, or have gone on in the background,
     /// while the step still waits for other calls.
     pub(super) fn known_outcomes(&self, session: &Session) -> Vec<(CallId, ToolOutcome)> {
-        let outcome = |(own, answer): (Suspension, Value)| {
-            let outcome = match from_value::<Promoted>(answer.clone()) {
-                Ok(promoted) => promoted.outcome(&own.child()?.task),
-                Err(_) => from_value::<ChildStatus>(answer).ok()?.outcome(),
-            };
-            Some((own.call_id.clone(), outcome))
+        let known = |(call_id, _)| {
+            let own = session.suspension(Row::Answer, &call_id).ok()??;
+            let own = session.is_current_turn(&own.turn).then_some(own)?;
+            Some((call_id, child_outcome(own)?))
         };
-        resolved_children(session).filter_map(outcome).collect()
+        session.open_calls().into_iter().filter_map(known).collect()
     }
 
     /// Builds the snapshot from which a child is created: rules, mode, task, and its share of the turn's
@@ -359,17 +357,17 @@ fn fork_point(session: &Session, delegation: &Delegation) -> Result<u64, StoreEr
     Ok(session.last_seq())
 }
 
-/// Returns the calls for subagents of the current step that are resolved, with their answers.
-fn resolved_children(session: &Session) -> impl Iterator<Item = (Suspension, Value)> {
-    let resolved = |call_id: CallId| {
-        let own = session.suspension(Row::Answer, &call_id).ok()??;
-        let is_own = own.child().is_some() && session.is_current_turn(&own.turn);
-        match &own.resolution {
-            Some(Resolution::Answered { answer }) if is_own => Some((own.clone(), answer.clone())),
-            _ => None,
-        }
-    };
-    session.open_calls().into_iter().filter_map(move |(call_id, _)| resolved(call_id))
+/// Returns the outcome of a call if its subagent has ended, or has gone on in the background.
+fn child_outcome(own: Suspension) -> Option<ToolOutcome> {
+    let task = &own.child()?.task;
+    match own.resolution.clone()? {
+        Resolution::Answered { answer } => match from_value::<Promoted>(answer.clone()) {
+            Ok(promoted) => Some(promoted.outcome(task)),
+            Err(_) => Some(from_value::<ChildStatus>(answer).ok()?.outcome()),
+        },
+        Resolution::Failed { reason } => Some(ToolOutcome::failure(reason)),
+        Resolution::Approved { .. } | Resolution::Declined { .. } | Resolution::Unknown { .. } => None,
+    }
 }
 
 /// Returns the hash of the rules that children of this session must acknowledge.

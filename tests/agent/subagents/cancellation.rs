@@ -69,6 +69,26 @@ fn a_status_that_arrives_during_an_abort_is_the_outcome_of_the_call() {
 }
 
 #[test]
+fn a_call_whose_subagent_is_gone_has_failed_although_its_turn_is_aborted() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "both:write:a");
+    stage.settle_waiting();
+    // Only a lost disk causes this.
+    stage.others.disk(&children(&stage)[0]).erase().unwrap();
+    stage.crash();
+    stage.wake();
+    stage.settle_waiting();
+    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(ends(&stage), ["failed", "canceled"]);
+    assert_eq!(
+        outcomes(&stage.store),
+        [json!("the subagent failed: its session was deleted"), json!("[Aborted by user]\n\nhalf")]
+    );
+}
+
+#[test]
 fn a_child_canceled_before_its_task_arrives_does_not_start() {
     let stage = sending("write:a", ms(100));
     cancel_before_the_start(&stage);
