@@ -1,20 +1,23 @@
 //! Speaks with one server, in the era that it supports.
 
+mod exchange;
+
+use exchange::{OnQuestion, canceled};
+
 use super::elicitation;
-use super::endpoint::{Endpoint, Target};
+use super::endpoint::Endpoint;
 use super::error::McpError;
 use super::headers::encoded;
-use super::message::{Incoming, MAX_BYTES, MAX_LIST_BYTES, Reader};
-use super::oauth::{self, Asked, Challenge, Subject, Tokens};
+use super::message::{MAX_BYTES, MAX_LIST_BYTES, Reader};
+use super::oauth::{self, Asked, Challenge, Subject};
 use super::ports::Ports;
 use super::protocol::{
     CAPABILITIES, CLIENT_INFO, LEGACY, METHOD_HEADER, MODERN, NAME_HEADER, SESSION_HEADER, VERSION,
     VERSION_HEADER,
 };
 use super::server::McpServer;
-use crate::ports::{AllowedHosts, HttpRequest, HttpResponse};
-use crate::types::{Invalid, TenantId, ToolProgress, UserId, expiring::Expiring, header};
-use bytes::Bytes;
+use crate::ports::AllowedHosts;
+use crate::types::{Invalid, TenantId, ToolProgress, UserId, expiring::Expiring};
 use serde_json::{Map, Value, json};
 use std::{
     cell::{Cell, RefCell},
@@ -32,8 +35,6 @@ const OLDEST: &str = "2024-11-05";
 const MAX_SESSION_ID: usize = 1_024;
 /// Maximum number of legacy sessions with one server.
 const MAX_SESSIONS: usize = 1_000;
-/// Maximum number of requests of a server that are answered during one request of the client.
-const MAX_ASKED: usize = 16;
 /// How long a legacy session is used. A server may end it earlier.
 const SESSION_TTL: Duration = Duration::from_hours(24);
 
@@ -53,6 +54,8 @@ pub struct Connection {
     sessions: Expiring<Option<String>>,
     next_id: Cell<u64>,
     is_newly_connected: Cell<bool>,
+    /// Whether the legacy server may have a stream for each session.
+    has_stream: Cell<bool>,
 }
 
 /// How the server speaks.
@@ -79,6 +82,8 @@ pub(super) struct Outgoing<'a> {
     pub is_sent: Cell<bool>,
     /// Shows how far it is. The server is asked to say so.
     pub on_progress: Option<&'a dyn Fn(ToolProgress)>,
+    /// Responds to the questions of a legacy server.
+    pub on_question: Option<OnQuestion<'a>>,
 }
 
 impl<'a> Outgoing<'a> {
@@ -86,7 +91,18 @@ impl<'a> Outgoing<'a> {
     fn read(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
         let max_bytes = MAX_LIST_BYTES;
         let (name, headers, is_sent) = (None, Vec::new(), Cell::default());
-        Self { caller: "", id, method, params, name, headers, max_bytes, is_sent, on_progress: None }
+        Self {
+            caller: "",
+            id,
+            method,
+            params,
+            name,
+            headers,
+            max_bytes,
+            is_sent,
+            on_progress: None,
+            on_question: None,
+        }
     }
 
     /// Creates a call of a tool.
@@ -100,7 +116,18 @@ impl<'a> Outgoing<'a> {
         let params = Map::from_iter([("name".into(), name.into()), ("arguments".into(), args.into())]);
         let (method, max_bytes) = ("tools/call", MAX_BYTES);
         let (name, is_sent) = (Some(name), Cell::default());
-        Self { caller, id, method, params, name, headers, max_bytes, is_sent, on_progress: None }
+        Self {
+            caller,
+            id,
+            method,
+            params,
+            name,
+            headers,
+            max_bytes,
+            is_sent,
+            on_progress: None,
+            on_question: None,
+        }
     }
 }
 
@@ -122,6 +149,7 @@ impl Connection {
             sessions: Expiring::new(MAX_SESSIONS),
             next_id: Cell::new(1),
             is_newly_connected: Cell::default(),
+            has_stream: Cell::new(true),
         }
     }
 
@@ -192,10 +220,8 @@ impl Connection {
         let era = self.era.borrow().clone();
         let Some(Era::Legacy { version, .. }) = era else { return };
         let session = self.sessions.get(caller, self.ports.clock.now()).flatten();
-        let params = json!({"requestId": id, "reason": "the caller has canceled the request"});
-        let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
         // The request ends with or without this message.
-        let _ = self.send(legacy_headers(&version, session.as_deref()), &body).await;
+        let _ = self.send(legacy_headers(&version, session.as_deref()), &canceled(id)).await;
     }
 
     /// Returns what a server that refuses a request says about the consent that it needs.
@@ -292,7 +318,7 @@ impl Connection {
             "_meta".into(),
             json!({VERSION: MODERN, CAPABILITIES: elicitation::capabilities(), CLIENT_INFO: client_info()}),
         );
-        self.exchange(headers, outgoing, params).await
+        self.exchange(headers, outgoing, params, None).await
     }
 
     async fn ask_legacy(
@@ -314,7 +340,7 @@ impl Connection {
                 }
             };
             let headers = legacy_headers(version, session.as_deref());
-            let result = self.exchange(headers, outgoing, outgoing.params.clone()).await;
+            let result = self.exchange_in_session(headers, outgoing).await;
             match result {
                 // The server has not run the request, because it has ended the session.
                 Err(error) if error.is_of_session() && session.is_some() && !is_new => {
@@ -328,7 +354,9 @@ impl Connection {
 
     /// Begins a legacy session for a caller.
     async fn initialize(&self, caller: &str) -> Result<Era, McpError> {
-        let params = json!({"protocolVersion": LEGACY[0], "capabilities": {}, "clientInfo": client_info()});
+        let capabilities = elicitation::legacy_capabilities();
+        let params =
+            json!({"protocolVersion": LEGACY[0], "capabilities": capabilities, "clientInfo": client_info()});
         let id = self.new_id(0);
         let body = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params});
         let (target, response) = self.send(Vec::new(), &body).await?;
@@ -337,7 +365,7 @@ impl Connection {
             return Err(McpError::Malformed("the id of its session is empty or too long"));
         }
         let mut reader = Reader::new(response, &target.redaction, MAX_LIST_BYTES).await?;
-        let result = self.result(&mut reader, id, None, &[]).await?;
+        let result = self.result(&mut reader, id, None, None, &[]).await?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !LEGACY.contains(&&*version) && version != OLDEST {
             return Err(McpError::Malformed("it chose an unknown version of the protocol"));
@@ -348,121 +376,6 @@ impl Connection {
         self.sessions.put(caller.to_owned(), session, now + SESSION_TTL, now);
         Ok(Era::Legacy { version, has_sessions })
     }
-
-    async fn exchange(
-        &self,
-        headers: Vec<(String, String)>,
-        outgoing: &Outgoing<'_>,
-        mut params: Map<String, Value>,
-    ) -> Result<Value, McpError> {
-        let Outgoing { id, method, max_bytes, is_sent, on_progress, .. } = outgoing;
-        if on_progress.is_some() {
-            let meta = params.entry("_meta").or_insert_with(|| json!({}));
-            meta["progressToken"] = (*id).into();
-        }
-        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        let target = self.target().await?;
-        let request = request(&target, headers.clone(), &body)?;
-        is_sent.set(true);
-        let (target, response) = self.send_to(target, request, headers.clone(), &body).await?;
-        let mut reader = Reader::new(response, &target.redaction, *max_bytes).await?;
-        self.result(&mut reader, *id, *on_progress, &headers).await
-    }
-
-    /// Reads until the result. The client has declared no capability, so it refuses requests of the server.
-    async fn result(
-        &self,
-        reader: &mut Reader<'_>,
-        id: u64,
-        on_progress: Option<&dyn Fn(ToolProgress)>,
-        headers: &[(String, String)],
-    ) -> Result<Value, McpError> {
-        let mut asked = 0;
-        while asked <= MAX_ASKED {
-            match reader.next(id).await? {
-                Incoming::Result(result) => return Ok(result),
-                Incoming::Progress(progress) => {
-                    if let Some(show) = on_progress {
-                        show(progress);
-                    }
-                }
-                Incoming::Asked { id, method } => {
-                    asked += 1;
-                    let response = match method.as_str() {
-                        "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
-                        _ => {
-                            let error = json!({"code": UNKNOWN_METHOD, "message": "unknown method"});
-                            json!({"jsonrpc": "2.0", "id": id, "error": error})
-                        }
-                    };
-                    // If this fails, the server decides what becomes of the client's request.
-                    let _ = self.send(headers.to_vec(), &response).await;
-                }
-            }
-        }
-        Err(McpError::Malformed("it has too many requests of its own"))
-    }
-
-    /// Returns where requests go now.
-    async fn target(&self) -> Result<Target, McpError> {
-        let endpoint = self.endpoint.as_ref().map_err(Clone::clone)?;
-        let mut target =
-            endpoint.target(self.ports.secrets.as_ref(), &self.tenant, &self.ports.hosts).await?;
-        if let Some(user) = &self.user
-            && let Some(token) = Tokens::new(&self.ports, &self.subject(user)?).access().await?
-        {
-            target.set_token(token);
-        }
-        Ok(target)
-    }
-
-    /// Sends a message with the headers of the definition and the token of the user. Returns where it went, too.
-    async fn send(
-        &self,
-        own: Vec<(String, String)>,
-        body: &Value,
-    ) -> Result<(Target, HttpResponse), McpError> {
-        let target = self.target().await?;
-        let request = request(&target, own.clone(), body)?;
-        self.send_to(target, request, own, body).await
-    }
-
-    /// Sends a request. If the server refuses the token of the user, sends the message again with a refreshed one.
-    async fn send_to(
-        &self,
-        target: Target,
-        first: HttpRequest,
-        own: Vec<(String, String)>,
-        body: &Value,
-    ) -> Result<(Target, HttpResponse), McpError> {
-        let response = self.ports.http.send(first).await?;
-        let (Some(user), Some(token), 401) = (&self.user, &target.token, response.status) else {
-            return Ok((target, response));
-        };
-        Tokens::new(&self.ports, &self.subject(user)?).refuse(token).await?;
-        let newer = self.target().await?;
-        if newer.token.is_none() {
-            return Ok((target, response));
-        }
-        let response = self.ports.http.send(request(&newer, own, body)?).await?;
-        Ok((newer, response))
-    }
-}
-
-/// Returns the request that sends a message with the headers of the definition.
-fn request(target: &Target, own: Vec<(String, String)>, body: &Value) -> Result<HttpRequest, Invalid> {
-    let mut headers = vec![
-        ("content-type".to_owned(), "application/json".to_owned()),
-        ("accept".to_owned(), "application/json, text/event-stream".to_owned()),
-    ];
-    headers.extend(target.headers.iter().cloned());
-    headers.extend(target.token.iter().map(|token| ("authorization".to_owned(), format!("Bearer {token}"))));
-    headers.extend(own);
-    if header::too_large(&headers) {
-        return Err(Invalid(header::too_large_text()));
-    }
-    let (url, body) = (target.url.clone(), Some(Bytes::from(body.to_string())));
-    Ok(HttpRequest { method: "POST", url, headers, body })
 }
 
 fn legacy_headers(version: &str, session: Option<&str>) -> Vec<(String, String)> {

@@ -23,6 +23,12 @@ pub(super) fn capabilities() -> Value {
     json!({"elicitation": {"form": {}, "url": {}}})
 }
 
+/// Returns the capability that a client declares to a legacy server: such a server waits for what happens at a page, which
+/// can take hours.
+pub(super) fn legacy_capabilities() -> Value {
+    json!({"elicitation": {"form": {}}})
+}
+
 /// Returns the question that a request of a server asks, as the person sees it. `None` if it asks for something else, or
 /// for something that cannot be shown.
 pub(super) fn question(server: &str, request: &Value, hosts: &AllowedHosts) -> Option<Value> {

@@ -3,6 +3,7 @@
 use super::oauth::Challenge;
 use crate::ports::{HttpError, directory::DirectoryError, event_stream::EventTooLarge, secrets::SecretError};
 use crate::types::Invalid;
+use serde_json::Value;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -65,6 +66,9 @@ pub enum McpError {
     /// The response is not of the protocol.
     #[error("sent an invalid response: {0}")]
     Malformed(&'static str),
+    /// A legacy server asks a question during a call, for which the call has to wait: its request.
+    #[error("asks for input")]
+    Asks(Value),
     /// The URL or a header has a secret that cannot be read.
     #[error("cannot be asked: {0}")]
     Secret(#[from] SecretError),

@@ -25,7 +25,7 @@ pub(super) enum Incoming {
     /// The result of the request.
     Result(Value),
     /// A request of the server.
-    Asked { id: Value, method: String },
+    Asked { id: Value, method: String, params: Value },
     /// How far the request is.
     Progress(ToolProgress),
 }
@@ -154,7 +154,8 @@ fn incoming(mut message: Value, own: u64) -> Result<Option<Incoming>, McpError> 
         {
             return Ok(Some(Incoming::Progress(progress(&message["params"]))));
         }
-        return Ok(id.map(|id| Incoming::Asked { id, method }));
+        let params = message.get_mut("params").map(Value::take).unwrap_or_default();
+        return Ok(id.map(|id| Incoming::Asked { id, method, params }));
     }
     let is_own = id.as_ref().and_then(Value::as_u64) == Some(own);
     // A server that could not read the request does not know its id.

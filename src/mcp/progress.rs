@@ -17,6 +17,8 @@ const MAX_ROUNDS: u32 = 10;
 const MAX_QUESTIONS: usize = 10;
 /// Maximum size of the state that a server keeps with the client, in bytes.
 const MAX_STATE: usize = 64 << 10;
+/// Why a person cannot be asked.
+const UNASKABLE: &str = "asks for input that a person cannot be asked for here";
 
 /// The progress of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,13 @@ pub(super) struct Progress {
     questions: Vec<(String, Value)>,
     /// The responses to the answered questions.
     responses: Map<String, Value>,
+    /// The answered questions of a legacy server and the responses, in order. Such a server asks on the connection of a
+    /// call, which does not stay open until a person has answered: when the call is sent again, it asks them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    answered: Vec<(Value, Value)>,
+    /// Whether the question is one of a legacy server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_legacy: bool,
     /// The request for consent that the user answers, in place of a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     consent: Option<String>,
@@ -125,8 +134,12 @@ impl Progress {
     fn answer(&mut self, answer: &Value) -> Result<(), Invalid> {
         if let Some((_, question)) = self.questions.first() {
             let response = elicitation::response(question, answer)?;
-            let (name, _) = self.questions.remove(0);
-            self.responses.insert(name, response);
+            let (name, question) = self.questions.remove(0);
+            if self.is_legacy {
+                self.answered.push((question, response));
+            } else {
+                self.responses.insert(name, response);
+            }
         }
         Ok(())
     }
@@ -146,9 +159,7 @@ impl Progress {
     /// # Errors
     /// Why the person cannot be asked, as the end of a sentence about the server.
     pub fn next(&self, id: u64, server: &str, result: &Value, hosts: &AllowedHosts) -> Result<Self, String> {
-        if self.rounds == MAX_ROUNDS {
-            return Err(format!("asks for input more than {MAX_ROUNDS} times in a call"));
-        }
+        let rounds = self.next_round()?;
         let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
         if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
             return Err("asks for input with a state that is too large".into());
@@ -156,8 +167,7 @@ impl Progress {
         let requests = result.get("inputRequests").and_then(Value::as_object);
         let mut questions = Vec::new();
         for (name, request) in requests.into_iter().flatten() {
-            let question = elicitation::question(server, request, hosts);
-            let question = question.ok_or("asks for input that a person cannot be asked for here")?;
+            let question = elicitation::question(server, request, hosts).ok_or(UNASKABLE)?;
             questions.push((name.clone(), question));
         }
         if questions.len() > MAX_QUESTIONS {
@@ -166,7 +176,47 @@ impl Progress {
         if questions.is_empty() && state.is_none() {
             return Err("asks for input and does not say which".into());
         }
-        Ok(Self { id, rounds: self.rounds + 1, state, questions, ..Self::default() })
+        Ok(Self { id, rounds, state, questions, ..Self::default() })
+    }
+
+    /// Returns the response to a request by which a legacy server asks for input after `earlier` others, if the person has
+    /// answered the same question.
+    pub fn response(
+        &self,
+        earlier: usize,
+        server: &str,
+        request: &Value,
+        hosts: &AllowedHosts,
+    ) -> Option<Value> {
+        let (question, response) = self.answered.get(earlier)?;
+        let is_same = elicitation::question(server, request, hosts).as_ref() == Some(question);
+        is_same.then(|| response.clone())
+    }
+
+    /// Reads a request by which a legacy server asks for input after `earlier` others, during the request with this id.
+    ///
+    /// # Errors
+    /// Why the person cannot be asked, as the end of a sentence about the server.
+    pub fn next_of_legacy(
+        &self,
+        id: u64,
+        earlier: usize,
+        server: &str,
+        request: &Value,
+        hosts: &AllowedHosts,
+    ) -> Result<Self, String> {
+        let rounds = self.next_round()?;
+        let question = elicitation::question(server, request, hosts).ok_or(UNASKABLE)?;
+        let answered = self.answered.iter().take(earlier).cloned().collect();
+        let questions = vec![(String::new(), question)];
+        Ok(Self { id, rounds, questions, answered, is_legacy: true, ..Self::default() })
+    }
+
+    fn next_round(&self) -> Result<u32, String> {
+        match self.rounds {
+            MAX_ROUNDS => Err(format!("asks for input more than {MAX_ROUNDS} times in a call")),
+            rounds => Ok(rounds + 1),
+        }
     }
 
     /// Returns the stored form.

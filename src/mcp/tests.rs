@@ -1,3 +1,5 @@
+mod questions;
+
 use super::connection::Outgoing;
 use super::{Connection, Listings, McpError, McpServer, McpServers, Ports};
 use crate::platform::in_memory::{

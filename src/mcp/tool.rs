@@ -7,13 +7,13 @@ use super::{outcome, progress::Progress, server::tool_prefix};
 use crate::agent::{DynTool, ToolContext, object_schema};
 use crate::ports::within;
 use crate::turn::schema;
-use crate::types::{Category, Effect, Invalid, Timestamp, ToolOutcome, ToolSpec, Wait, json};
+use crate::types::{Category, Effect, Invalid, Timestamp, ToolOutcome, ToolSpec, Wait, json::too_deep};
 use futures::{
     FutureExt,
     future::{Either, LocalBoxFuture, select},
     pin_mut,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 /// Maximum length of a tool's name, in bytes; all providers accept it.
@@ -154,18 +154,34 @@ impl DynTool for McpTool {
                 }
             };
             while progress.question().is_none() {
+                let (server, hosts) = (connection.name(), connection.hosts());
                 let id = connection.new_id(progress.id);
                 let (args, headers) = (args.clone(), headers.clone());
+                let asked = Cell::new(0);
+                let respond = |request: &Value| {
+                    let earlier = asked.replace(asked.get() + 1);
+                    progress.response(earlier, server, request, hosts)
+                };
                 let mut outgoing = Outgoing::call(&cx.session, id, &self.name, args, headers);
                 outgoing.on_progress = Some(&show);
+                outgoing.on_question = Some(&respond);
                 progress.add_to(&mut outgoing.params);
                 let returned = self.run(&outgoing, &cx).await;
-                let (server, hosts) = (connection.name(), connection.hosts());
                 match returned {
                     Ok(result) if outcome::asks(&result) => match progress.next(id, server, &result, hosts) {
                         Ok(next) => progress = next,
                         Err(why) => return outcome::unasked(server, &why, &result),
                     },
+                    Err(McpError::Asks(request)) => {
+                        let earlier = asked.get().saturating_sub(1);
+                        match progress.next_of_legacy(id, earlier, server, &request, hosts) {
+                            Ok(next) => progress = next,
+                            Err(why) => {
+                                let result = json!({"inputRequests": {"": request}});
+                                return outcome::unasked(server, &why, &result);
+                            }
+                        }
+                    }
                     returned => {
                         if let Err(error) = &returned
                             && let Some(challenge) = connection.needs_consent(error)
@@ -226,7 +242,7 @@ fn parameters(schema: Option<&Value>) -> Result<Value, &'static str> {
         return Err("its schema is not one of an object");
     }
     let schema = Value::Object(schema);
-    if json::too_deep(&schema) || schema.to_string().len() > MAX_SCHEMA {
+    if too_deep(&schema) || schema.to_string().len() > MAX_SCHEMA {
         return Err("its schema is too large");
     }
     // A malformed schema would make the provider refuse each request of the agent.

@@ -70,9 +70,10 @@ async function legacy(request, response, body) {
     const server = new Server({ name: "legacy", version: "1" }, { capabilities: { tools: {} } });
     let calls = 0;
     server.setRequestHandler(ListToolsRequestSchema, () => ({
-      tools: [{ name: "count", inputSchema: { type: "object" } }, { name: "wait", inputSchema: { type: "object" } }],
+      tools: ["count", "wait", "book"].map((name) => ({ name, inputSchema: { type: "object" } })),
     }));
-    server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal }) => {
+    server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal, requestId }) => {
+      if (params.name === "book") return book(server, requestId, signal);
       if (params.name === "wait") await new Promise((canceled) => signal.addEventListener("abort", canceled));
       if (params.name === "wait") canceledCalls += 1;
       return words(`call ${calls += 1}`);
@@ -85,6 +86,17 @@ async function legacy(request, response, body) {
   await transport.handleRequest(request, response, body);
 }
 let canceledCalls = 0;
+const booked = [];
+
+/** Asks for the day in the response to the call, and for a confirmation on the stream of the session. */
+async function book(server, relatedRequestId, signal) {
+  const form = (name, type) => ({ type: "object", properties: { [name]: { type } }, required: [name] });
+  const ask = (message, requestedSchema, options) => server.elicitInput({ message, requestedSchema }, { signal, ...options });
+  const { content: { day } } = await ask("Which day?", form("day", "string"), { relatedRequestId });
+  const { action, content } = await ask(`Book ${day}?`, form("sure", "boolean"));
+  if (action === "accept" && content.sure) booked.push(day);
+  return words(`${action} ${day}`);
+}
 
 /** What a server that lies says about its tools, and returns. */
 const lies = {
@@ -207,6 +219,23 @@ test("a legacy server, with a session of its own for each session", async () => 
   const slow = await turn(id, call("old__wait"));
   assert.deepEqual([slow.calls[0].outcome, canceledCalls], ["unknown", 1]);
   assert.match(slow.calls[0].reason, /did not answer within 1 s/);
+});
+
+test("a tool of a legacy server that asks for input waits for the user", async () => {
+  const id = await agent({ old: { url: address("/legacy") } });
+  const { session, calls } = await turn(id, call("old__book"));
+  assert.deepEqual(calls, []);
+  const day = await waiting(session);
+  assert.deepEqual([day.kind, day.payload.question, day.payload.server], ["question", "Which day?", "old"]);
+  await answer(session, day, { action: "accept", content: { day: "Monday" } });
+  const sure = await waiting(session);
+  assert.deepEqual([sure.payload.question, booked], ["Book Monday?", []]);
+  // The stale question is not answered twice.
+  assert.equal((await answer(session, day, { action: "accept", content: { day: "Friday" } })).status, 409);
+  await answer(session, sure, "true");
+  const { text } = await native("GET", `/v1/sessions/${session}/events`, undefined, "application/x-ndjson");
+  assert.match(text, /"result":"accept Monday"/);
+  assert.deepEqual(booked, ["Monday"]);
 });
 
 test("servers that fail cost only their own tools", async () => {
