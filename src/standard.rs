@@ -13,7 +13,7 @@ use crate::context::{
     compaction::{CompactionSettings, Summarizer},
     observation::{NoteTaker, ObservationSettings},
 };
-use crate::follow_ups::{MemoryFlush, MemoryMaintenance, TurnIndex};
+use crate::follow_ups::{MemoryFlush, MemoryMaintenance, SkillUsageCount, TurnIndex};
 use crate::hooks::{
     AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, UnavailableServers,
     UnusableAgent, WorkspaceContext,
@@ -162,6 +162,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     }
     let media_tools = media::family(&models, &parts.log, &media_models);
     let skill_tools = skills::family(Rc::clone(&parts.files), Rc::clone(&parts.log), &skill_settings);
+    let count = skill_settings
+        .enabled
+        .then(|| SkillUsageCount::new(Rc::clone(&parts.files), skill_settings.clone(), LoadSkill::NAME));
     if skill_settings.enabled {
         builder = builder.built_in(Rc::new(Skills::new(glance, skill_settings, LoadSkill::NAME)));
     }
@@ -188,6 +191,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         builder = builder.built_in_follow_up(flush);
     }
     builder = builder.built_in_follow_up(maintenance);
+    if let Some(count) = count {
+        builder = builder.built_in_follow_up(count);
+    }
     if let Some(chars) = evict_over {
         builder = builder.built_in(Rc::new(ToolResultEviction(chars)));
     }

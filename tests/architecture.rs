@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // A server describes the arguments of its tools by a schema.
     ("mcp", &["types", "ports", "turn::schema", "agent"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
-    ("follow_ups", &["types", "ports", "memory", "agent"]),
+    ("follow_ups", &["types", "ports", "workspace", "memory", "agent"]),
     // The schema of an external tool comes from its provider.
     ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
     (

@@ -75,6 +75,11 @@ impl RuntimeContext {
         &self.permit.turn
     }
 
+    /// Returns whether this is a turn of a subagent.
+    pub fn is_subagent(&self) -> bool {
+        self.session.state().meta.parent.is_some()
+    }
+
     /// Returns the session's state.
     pub fn session_state(&self) -> SessionState {
         self.session.state().clone()

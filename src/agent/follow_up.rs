@@ -64,6 +64,12 @@ pub trait FollowUp {
         0
     }
 
+    /// Returns whether a turn that ends leaves work for it. By default, all turns do but those of subagents, whose messages
+    /// come from the parent and not from the user.
+    fn is_due(&self, cx: &RuntimeContext) -> bool {
+        !cx.is_subagent()
+    }
+
     /// Returns whether it also runs after failed turns.
     fn runs_after_failure(&self) -> bool {
         true
@@ -100,10 +106,9 @@ pub trait FollowUp {
 pub(super) struct FollowUpHook(pub Rc<dyn FollowUp>);
 
 impl FollowUpHook {
-    fn draft(&self, draft: &mut Draft, now: Timestamp) -> Result<(), SubStepError> {
-        // The messages of a subagent come from its parent, not from the user.
-        if draft.state().meta.parent.is_none() {
-            draft.request_follow_up(self.0.name(), now);
+    fn draft(&self, draft: &mut Draft, cx: &RuntimeContext) -> Result<(), SubStepError> {
+        if self.0.is_due(cx) {
+            draft.request_follow_up(self.0.name(), cx.clock.now());
         }
         Ok(())
     }
@@ -128,11 +133,11 @@ impl Hook for FollowUpHook {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.draft(event.draft.whole(), cx.clock.now())
+        self.draft(event.draft.whole(), cx)
     }
 
     fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.draft(event.draft.whole(), cx.clock.now())
+        self.draft(event.draft.whole(), cx)
     }
 }
 

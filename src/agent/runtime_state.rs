@@ -9,7 +9,7 @@ use futures::future::{LocalBoxFuture, Shared};
 use sha2::{Digest, Sha256};
 use std::{
     cell::{Cell, Ref, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
@@ -50,6 +50,8 @@ struct Inner {
     fallback: Option<String>,
     /// Ids of all calls of the turn.
     call_ids: Vec<CallId>,
+    /// Names of all tools that the turn has called.
+    called: BTreeSet<String>,
     /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
     prefetch: Option<Prefetch>,
@@ -103,6 +105,7 @@ impl RuntimeState {
         match kind {
             EventKind::ToolStarted { call_id, name, args, .. } => {
                 inner.call_ids.push(call_id.clone());
+                inner.called.insert(name.clone());
                 inner.open.push((call_id.clone(), name.clone(), ReplayKey::of(name, args)));
             }
             EventKind::ToolCompleted { call_id, outcome, sources, ran_with, .. } => {
@@ -132,6 +135,11 @@ impl RuntimeState {
             EventKind::ModelFallback { model, .. } => inner.fallback = Some(model.clone()),
             _ => {}
         }
+    }
+
+    /// Returns whether the model has called a tool in this turn.
+    pub fn has_called(&self, tool: &str) -> bool {
+        self.inner.borrow().called.contains(tool)
     }
 
     /// Returns the outcomes so far, for deciding whether a call may run again.

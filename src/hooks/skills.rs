@@ -1,5 +1,5 @@
 //! The `skills` hook: lists the skills of the workspace after the context files, so that the model knows when to call
-//! `load_skill`. Those of the user's layer are marked as untrusted.
+//! `load_skill`. Those of the user's layer are marked as untrusted. Stale ones come last, and archived ones are left out.
 //!
 //! The hook runs right after `workspace_context` and uses what that has read, so that it costs no query. Like there, a
 //! change takes effect within `CONTEXT_FRESH_MS`.
@@ -13,14 +13,14 @@ use crate::agent::{
     settings::SkillSettings,
 };
 use crate::types::{
-    TurnError,
+    Timestamp, TurnError,
     call::untrusted,
     text::{is_inline, without_tags},
 };
 use crate::workspace::{
     Layer,
     glance::{View, WorkspaceGlance},
-    skills::resolve,
+    skills::{SkillState, resolve},
 };
 use async_trait::async_trait;
 use std::rc::Rc;
@@ -81,7 +81,7 @@ impl Hook for Skills {
                 view
             }
         };
-        if let Some(skills) = render(&view, &self.settings) {
+        if let Some(skills) = render(&view, &self.settings, cx.clock.now()) {
             event.request.system.push_str("\n\n");
             event.request.system.push_str(&skills);
         }
@@ -90,9 +90,14 @@ impl Hook for Skills {
 }
 
 /// Renders the list of skills; `None` if there are none. The operator's come first, and get room first.
-fn render(view: &View, settings: &SkillSettings) -> Option<String> {
+fn render(view: &View, settings: &SkillSettings, now: Timestamp) -> Option<String> {
     let (mut shared, mut own) = (Vec::new(), Vec::new());
-    for skill in resolve(view, |name| settings.admits(name)) {
+    let skills = resolve(view, |name| settings.admits(name)).into_iter();
+    let mut skills: Vec<_> = skills.map(|skill| (view.state_of(skill, now), skill)).collect();
+    skills.retain(|(state, _)| *state != SkillState::Archived);
+    // Stable: by name among those of the same state.
+    skills.sort_by_key(|(state, _)| *state);
+    for (_, skill) in skills {
         let Ok(description) = &skill.description else { continue };
         let line = format!("- {}: {}\n", skill.name, in_line(description));
         if skill.layer == Layer::Shared { &mut shared } else { &mut own }.push(line);

@@ -9,7 +9,8 @@ use crate::ports::FileError;
 use crate::types::{AuditAction, ErrorCode, FieldError, Owner, Problem, Scope};
 use crate::workspace::{
     Layer,
-    skills::{PromoteError, Skill, resolve},
+    glance::View,
+    skills::{PromoteError, Skill, SkillState, SkillUse, resolve},
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -30,10 +31,10 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let limit = page::limit(call.request)?;
     let after: Option<(String, bool, String)> = page::cursor(call.request)?;
     let (files, settings) = call.gateway.files_of(&owner).await?;
-    let mut entries = Vec::new();
+    let (mut entries, mut read) = (Vec::new(), View::default());
     if settings.enabled {
-        let view = files.skills(&owner).await?;
-        let found = resolve(&view, |name| settings.admits(name));
+        read = files.skills(&owner).await?;
+        let found = resolve(&read, |name| settings.admits(name));
         entries.extend(found.into_iter().map(|skill| (skill.clone(), false)));
         let drafts = files.open(&owner.tenant, &owner.agent, &owner.user, None).drafts().await?;
         entries.extend(drafts.into_iter().map(|draft| (draft, true)));
@@ -43,7 +44,11 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     entries.sort_by_key(key);
     entries.retain(|entry| after.as_ref().is_none_or(|after| key(entry) > *after));
     entries.truncate(limit + 1);
-    page::respond(entries, limit, key, |(skill, draft)| view(skill, *draft))
+    let now = call.gateway.clock.now();
+    page::respond(entries, limit, key, |(skill, draft)| {
+        let state = (!draft && skill.description.is_ok()).then(|| read.state_of(skill, now));
+        view(skill, *draft, state, read.usage_of(skill).filter(|_| !draft))
+    })
 }
 
 /// `POST /v1/skills/{name}/promote`.
@@ -74,8 +79,9 @@ pub(super) async fn promote(call: &TenantCall<'_>) -> Result<Response, Problem> 
     let promotion = files.review(draft, layer, &gateway.clock).await?;
     // Before the change, so that no promotion is without its row.
     audit::record(call, &tenant, AuditAction::SkillPromoted, name, details).await?;
-    let skill = files.promote(promotion).await?;
-    Ok(response::json(StatusCode::OK, &view(&skill, false))?.with("etag", &quoted(&skill.version)))
+    let skill = files.promote(promotion, gateway.clock.now()).await?;
+    Ok(response::json(StatusCode::OK, &view(&skill, false, Some(SkillState::Active), None))?
+        .with("etag", &quoted(&skill.version)))
 }
 
 impl From<PromoteError> for Problem {
@@ -94,9 +100,17 @@ impl From<PromoteError> for Problem {
     }
 }
 
-fn view(skill: &Skill, draft: bool) -> Value {
-    let Skill { name, layer, version, description } = skill;
+/// Returns the entry of a skill or a draft. Drafts and malformed skills have no state.
+fn view(skill: &Skill, draft: bool, state: Option<SkillState>, usage: Option<&SkillUse>) -> Value {
+    let Skill { name, layer, version, description, .. } = skill;
     let mut view = json!({ "name": name, "layer": layer, "version": quoted(version), "draft": draft });
+    if let Some(state) = state {
+        view["state"] = json!(state);
+    }
+    if let Some(SkillUse { uses, last_used, .. }) = usage {
+        view["uses"] = (*uses).into();
+        last_used.iter().for_each(|at| view["last_used"] = json!(at));
+    }
     match description {
         Ok(description) => view["description"] = (**description).into(),
         Err(error) => view["error"] = error.to_string().into(),

@@ -7,7 +7,8 @@
 //! [`Workspaces::with_layer`].
 
 use super::skills::{
-    FrontMatter, HEAD_CHARS, MAX_FOLDERS, MAX_SKILLS, Skill, SkillError, folder_of, read_head,
+    FrontMatter, HEAD_CHARS, MAX_FOLDERS, MAX_SKILLS, Skill, SkillError, SkillUsage, folder_of, read_head,
+    usage::{self, MAX_USAGE_CHARS},
 };
 use super::{FileScope, Layer, Stores, Workspaces, layout};
 use crate::ports::{
@@ -42,7 +43,7 @@ pub struct GlanceOptions {
     pub folder: PathPrefix,
     /// Maximum number of listed paths of each layer.
     pub limit: usize,
-    /// Whether the skills are read.
+    /// Whether the skills are read, with their usage.
     pub skills: bool,
     /// How long a result is fresh.
     pub fresh: Duration,
@@ -68,6 +69,16 @@ pub struct View {
     pub user: LayerView,
 }
 
+impl View {
+    /// Returns one layer.
+    pub fn layer(&self, layer: Layer) -> &LayerView {
+        match layer {
+            Layer::User => &self.user,
+            Layer::Shared => &self.shared,
+        }
+    }
+}
+
 /// One layer in the result of a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerView {
@@ -81,6 +92,8 @@ pub struct LayerView {
     pub skills: Vec<Skill>,
     /// Whether there are more skills than `skills` contains.
     pub has_more_skills: bool,
+    /// The usage of the skills.
+    pub usage: SkillUsage,
 }
 
 /// The front matter of a `SKILL.md`, read once for all steps.
@@ -112,6 +125,8 @@ pub struct WorkspaceGlance {
     options: GlanceOptions,
     /// The folder of the skills.
     skills: PathPrefix,
+    /// The file with the usage of the skills, if they are read.
+    usage: Option<FilePath>,
     /// The skills of the template, which never changes, once they were read.
     template_skills: RefCell<Option<Rc<Vec<Skill>>>>,
     /// Most recently used first.
@@ -125,11 +140,13 @@ impl Workspaces {
     pub fn glance(&self, options: GlanceOptions) -> WorkspaceGlance {
         let (stores, template) = (Rc::clone(&self.stores), Rc::clone(&self.template));
         let skills = PathPrefix::parse(layout::SKILLS).unwrap_or_default();
+        let usage = options.skills.then(|| usage::path().ok()).flatten();
         WorkspaceGlance {
             stores,
             template,
             options,
             skills,
+            usage,
             template_skills: RefCell::default(),
             cache: RefCell::default(),
             kept: RefCell::default(),
@@ -197,7 +214,7 @@ impl WorkspaceGlance {
             .map(|(entry, _)| entry.etag.clone())
             .collect();
         let known_heads: Vec<String> = known.iter().flat_map(|state| &state.heads).map(etag).collect();
-        let GlanceOptions { wanted, max_chars, folder, limit, .. } = &self.options;
+        let GlanceOptions { folder, limit, .. } = &self.options;
         let heads = Heads {
             folder: &self.skills,
             file: layout::SKILL_FILE,
@@ -208,8 +225,10 @@ impl WorkspaceGlance {
             limit: MAX_SKILLS + 2,
         };
         let heads = self.options.skills.then_some(heads);
-        let glance =
-            Glance { wanted, known: &known_files, max_chars: *max_chars, folder, limit: limit + 1, heads };
+        let mut wanted = self.options.wanted.clone();
+        wanted.extend(self.usage.clone());
+        let (max_chars, limit) = (self.max_chars(), limit + 1);
+        let glance = Glance { wanted: &wanted, known: &known_files, max_chars, folder, limit, heads };
         let scopes: Vec<&str> = trees.iter().map(|tree| tree.scope.as_str()).collect();
         let seen = self.stores.table.glance(tenant, &scopes, &glance).await?;
         let mut states = Vec::with_capacity(trees.len());
@@ -226,6 +245,12 @@ impl WorkspaceGlance {
             states.push(state);
         }
         Ok(states)
+    }
+
+    /// Returns the maximum length of a file's start, in characters.
+    fn max_chars(&self) -> usize {
+        let usage = if self.usage.is_some() { MAX_USAGE_CHARS } else { 0 };
+        self.options.max_chars.max(usage)
     }
 
     /// Reads the current state, or the last known one with the error that prevented it.
@@ -265,7 +290,7 @@ impl WorkspaceGlance {
         let bytes = match content {
             Some(Content::Inline(bytes)) => Some(bytes),
             Some(Content::Blob(key)) => {
-                let end = entry.bytes.min(self.options.max_chars as u64 * CHAR_BYTES);
+                let end = entry.bytes.min(self.max_chars() as u64 * CHAR_BYTES);
                 self.stores.blobs.get(&key, Some(0..end)).await?
             }
             None => {
@@ -328,7 +353,9 @@ impl WorkspaceGlance {
         for entry in self.template.list(&self.skills, None, usize::MAX).await? {
             if let Some(name) = folder_of(&entry.path) {
                 let file = self.template.read(&entry.path).await?;
-                skills.push(Skill::of_file(name, Layer::Shared, &file));
+                let skill = Skill::of_file(name, Layer::Shared, &file);
+                // It is part of the agent's definition, so it does not age.
+                skills.push(Skill { is_learned: false, ..skill });
             }
         }
         let skills = Rc::new(skills);
@@ -339,7 +366,9 @@ impl WorkspaceGlance {
     /// Returns a tree over the layer below it.
     fn layer(&self, below: LayerView, state: &TreeState, layer: Layer) -> LayerView {
         let mut files = below.files;
-        for (path, (entry, bytes)) in &state.files {
+        for (path, (entry, bytes)) in
+            state.files.iter().filter(|(path, _)| self.options.wanted.contains(path))
+        {
             // A file hides the one below, unless it is empty.
             if !bytes.is_empty() || !files.contains_key(path) {
                 files.insert(path.clone(), FileStart { entry: entry.clone(), bytes: bytes.clone() });
@@ -350,7 +379,9 @@ impl WorkspaceGlance {
         let is_cut = listed.len() > self.options.limit;
         let listed = listed.into_iter().take(self.options.limit).collect();
         let (skills, has_more_skills) = self.skills(below.skills, state, layer);
-        LayerView { files, listed, is_cut, skills, has_more_skills }
+        let usage = self.usage.as_ref().and_then(|path| state.files.get(path));
+        let usage = usage.map(|(entry, bytes)| SkillUsage::read(&entry.etag, bytes)).unwrap_or_default();
+        LayerView { files, listed, is_cut, skills, has_more_skills, usage }
     }
 
     /// Returns the skills of a tree over those below it, and whether there are more.

@@ -14,6 +14,8 @@ pub const KNOWLEDGE_INDEX: &str = "knowledge/KNOWLEDGE.md";
 pub const SKILLS: &str = "skills/";
 /// Folder of skills that wait for their promotion, `<name>/SKILL.md`.
 pub const DRAFTS: &str = "skills/_drafts/";
+/// Usage of the learned skills of the layer.
+pub const SKILL_USAGE: &str = "skills/_usage.json";
 /// Name of the file with the front matter and the instructions of a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 /// Folder of subagents, `<id>.md`.

@@ -8,10 +8,12 @@ pub mod drafts;
 mod front_matter;
 mod list;
 pub mod scan;
+pub mod usage;
 
 pub use drafts::{Draft, DraftFile, PromoteError, Promotion};
 pub use front_matter::{FrontMatter, SkillError, read_head};
 pub use list::resolve;
+pub use usage::{SkillState, SkillUsage, SkillUse};
 
 use super::{Layer, Workspace, layout};
 use crate::ports::{
@@ -42,13 +44,16 @@ pub struct Skill {
     pub version: String,
     /// What the skill is for and when to use it, or why the skill is malformed.
     pub description: Result<Rc<str>, SkillError>,
+    /// Whether the agent has written it. Such a skill ages; see [`usage`].
+    pub is_learned: bool,
 }
 
 impl Skill {
     /// Returns the skill of a folder from the front matter of its `SKILL.md`.
     pub fn new(name: &str, layer: Layer, version: &str, head: &Result<FrontMatter, SkillError>) -> Self {
+        let is_learned = head.as_ref().is_ok_and(FrontMatter::is_learned);
         let description = head.clone().and_then(|head| head.description_of(name));
-        Self { name: name.to_owned(), layer, version: version.to_owned(), description }
+        Self { name: name.to_owned(), layer, version: version.to_owned(), description, is_learned }
     }
 
     /// Returns the skill with this content of its `SKILL.md`.

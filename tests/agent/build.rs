@@ -53,13 +53,21 @@ fn the_standard_agent_has_these_hooks() {
                     "turn_index",
                     "memory_flush",
                     "memory_maintenance",
+                    "skill_usage",
                     "context_ahead",
                     "session_persistence"
                 ]
             ),
             (
                 HookEvent::Error,
-                vec!["agent_trace", "turn_index", "memory_flush", "context_ahead", "session_persistence"]
+                vec![
+                    "agent_trace",
+                    "turn_index",
+                    "memory_flush",
+                    "skill_usage",
+                    "context_ahead",
+                    "session_persistence"
+                ]
             ),
         ]
     );
@@ -91,11 +99,11 @@ fn hooks_are_removed_by_name() {
         .build()
         .unwrap();
     assert_eq!(names(&agent, HookEvent::PostReasoning), [""; 0]);
-    let memory = ["turn_index", "memory_flush", "memory_maintenance", "context_ahead"];
-    assert_eq!(names(&agent, HookEvent::PostCall), [&memory[..], &["session_persistence"]].concat());
+    let work = ["turn_index", "memory_flush", "memory_maintenance", "skill_usage", "context_ahead"];
+    assert_eq!(names(&agent, HookEvent::PostCall), [&work[..], &["session_persistence"]].concat());
     // A user's hook replaces the built-in one.
     let agent = bare().without_hook("agent_trace").without_hook("session_persistence").build().unwrap();
-    assert_eq!(names(&agent, HookEvent::PostCall), memory);
+    assert_eq!(names(&agent, HookEvent::PostCall), work);
 }
 
 #[test]

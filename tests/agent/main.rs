@@ -51,6 +51,7 @@ mod replay;
 mod responses;
 mod scripts;
 mod settings;
+mod skill_usage;
 mod skills;
 mod stage;
 mod state;

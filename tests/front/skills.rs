@@ -4,6 +4,7 @@ use crate::stage::{Answer, DEV, Request, Stage, get, post, request};
 use edge_harness::agent::settings::SkillSettings;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const SKILLS: &str = "/v1/skills";
 
@@ -62,9 +63,9 @@ fn the_list_has_the_skills_of_the_user_by_name() {
     assert_eq!(
         list(&stage, "/v1/skills?user=ann"),
         json!([
-            { "name": "mail", "layer": "shared", "draft": false, "description": "Writes mail." },
+            { "name": "mail", "layer": "shared", "draft": false, "state": "active", "description": "Writes mail." },
             { "name": "mail", "layer": "user", "draft": false, "error": error },
-            { "name": "pdf", "layer": "user", "draft": false, "description": "Of Ann." },
+            { "name": "pdf", "layer": "user", "draft": false, "state": "active", "description": "Of Ann." },
             { "name": "pdf", "layer": "user", "draft": true, "description": "A better one." },
         ])
     );
@@ -78,6 +79,41 @@ fn the_list_has_the_skills_of_the_user_by_name() {
     let version = ask(&stage, get("/v1/skills?user=bob")).body["data"][0]["version"].clone();
     let file = ask(&stage, get("/v1/workspace/files/skills/bob/SKILL.md?user=bob"));
     assert_eq!(version, file.header("etag").unwrap());
+}
+
+#[test]
+fn a_learned_skill_ages_from_its_promotion() {
+    let stage = Stage::new();
+    let learned = "---\nname: deploy\ndescription: d\nmetadata: {learned: \"true\"}\n---\n\nRun it.\n";
+    put(&stage, "skills/_drafts/deploy/SKILL.md?user=ann", learned);
+    put(&stage, "skills/pushed/SKILL.md?user=ann", &skill("pushed", "d", "x"));
+    assert_eq!(list(&stage, "/v1/skills?user=ann")[0].get("state"), None, "a draft has none");
+    let promoted = ask(&stage, promote("deploy"));
+    assert_eq!((promoted.status, &promoted.body["state"]), (200, &json!("active")));
+    let day = Duration::from_hours(24);
+    for (days, state) in [(0, "active"), (30, "stale"), (60, "archived"), (10, "archived")] {
+        stage.clock.advance(day * days);
+        let skills = list(&stage, "/v1/skills?user=ann");
+        let shown = |n: usize| (skills[n]["name"].clone(), skills[n]["state"].clone(), skills[n].get("uses"));
+        assert_eq!(shown(0), (json!("deploy"), json!(state), Some(&json!(0))), "{days}");
+        assert_eq!(shown(1), (json!("pushed"), json!("active"), None));
+    }
+    let (_, usage) = read(&stage, "skills/_usage.json?user=ann");
+    assert_eq!(usage["deploy"]["uses"], 0);
+    // A new version is as good as new, and keeps the count.
+    let counted = json!({ "deploy": { "uses": 3, "last_used": usage["deploy"]["learned_at"], "learned_at": usage["deploy"]["learned_at"] } });
+    put(&stage, "skills/_usage.json?user=ann", &counted.to_string());
+    put(&stage, "skills/_drafts/deploy/SKILL.md?user=ann", learned);
+    assert_eq!(ask(&stage, promote("deploy")).status, 200);
+    let skill = list(&stage, "/v1/skills?user=ann")[0].clone();
+    let last_used = &counted["deploy"]["last_used"];
+    assert_eq!(
+        (&skill["state"], &skill["uses"], &skill["last_used"]),
+        (&json!("active"), &json!(3), last_used)
+    );
+    // A person replaces it: it is no learned skill any more.
+    put(&stage, "skills/deploy/SKILL.md?user=ann", &self::skill("deploy", "d", "x"));
+    assert_eq!(list(&stage, "/v1/skills?user=ann")[0].get("uses"), None);
 }
 
 #[test]
@@ -110,7 +146,9 @@ fn a_draft_is_promoted_as_it_was_reviewed() {
     let done = ask(&stage, promote("deploy").header("if-match", &version(&stage)));
     assert_eq!(done.status, 200, "{done:?}");
     let etag = done.header("etag").unwrap();
-    let made = json!({ "name": "deploy", "layer": "user", "draft": false, "description": "Deploys.", "version": etag });
+    let made = json!({
+        "name": "deploy", "layer": "user", "draft": false, "state": "active", "description": "Deploys.", "version": etag,
+    });
     assert_eq!(done.body, made);
     assert_eq!(read(&stage, "skills/deploy/run.sh?user=ann"), (200, json!("echo changed")));
     assert_eq!(read(&stage, "skills/_drafts/deploy/run.sh?user=ann").0, 404);

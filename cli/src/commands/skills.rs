@@ -55,7 +55,7 @@ impl List {
                 }
             }
         }
-        context.out.list(&skills, &["name", "layer", "draft", "description"])
+        context.out.list(&skills, &["name", "layer", "draft", "state", "description"])
     }
 }
 

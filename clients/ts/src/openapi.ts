@@ -3890,9 +3890,18 @@ export interface components {
             draft: boolean;
             /** @description Why the skill is malformed. */
             error?: string;
+            /**
+             * Format: date-time
+             * @description When it was last loaded. Learned skills only.
+             */
+            last_used?: string;
             /** @description The layer that a file comes from. */
             layer: "user" | "shared";
             name: string;
+            /** @description How recently it was used. Skills that people write are always `active`. Absent for drafts and malformed skills. */
+            state?: "active" | "stale" | "archived";
+            /** @description Number of turns that have loaded it. Learned skills only. */
+            uses?: number;
             /** @description The etag of its `SKILL.md`. That of a draft changes with any of its files. */
             version: string;
         };

@@ -1,13 +1,16 @@
 use super::*;
 use crate::workspace::{
     glance::LayerView,
-    skills::{Skill, SkillError},
+    skills::{Skill, SkillError, SkillUse},
 };
 use pretty_assertions::assert_eq;
+use std::time::Duration;
+
+const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
 fn skill(name: &str, layer: Layer, description: &str) -> Skill {
     let description = Ok(description.into());
-    Skill { name: name.to_owned(), layer, version: "e".to_owned(), description }
+    Skill { name: name.to_owned(), layer, version: "e".to_owned(), description, is_learned: false }
 }
 
 fn view(shared: &[(&str, &str)], user: &[(&str, &str)]) -> View {
@@ -20,7 +23,7 @@ fn view(shared: &[(&str, &str)], user: &[(&str, &str)]) -> View {
 
 /// Returns what is between the tags.
 fn listed(view: &View, settings: &SkillSettings) -> String {
-    let text = render(view, settings).expect("skills");
+    let text = render(view, settings, NOW).expect("skills");
     let (guidance, list) = text.split_once(&format!("\n\n<{TAG}>\n")).expect("a list");
     assert_eq!(guidance, GUIDANCE);
     list.strip_suffix(&format!("</{TAG}>")).expect("the end of the list").to_owned()
@@ -29,12 +32,12 @@ fn listed(view: &View, settings: &SkillSettings) -> String {
 #[test]
 fn without_skills_nothing_is_added() {
     let settings = SkillSettings::default();
-    assert_eq!(render(&View::default(), &settings), None);
+    assert_eq!(render(&View::default(), &settings, NOW), None);
     let mut malformed = view(&[("pdf", "")], &[]);
     malformed.shared.skills[0].description = Err(SkillError::NoFrontMatter);
-    assert_eq!(render(&malformed, &settings), None);
+    assert_eq!(render(&malformed, &settings, NOW), None);
     let off = SkillSettings { enabled: false, ..settings };
-    assert_eq!(render(&view(&[("pdf", "Forms.")], &[]), &off), None);
+    assert_eq!(render(&view(&[("pdf", "Forms.")], &[]), &off, NOW), None);
 }
 
 #[test]
@@ -86,4 +89,17 @@ fn the_list_has_a_limit_which_the_operators_skills_use_first() {
     let mut many = view(&[("pdf", "x")], &[]);
     many.shared.has_more_skills = true;
     assert!(listed(&many, &settings).ends_with("[more skills are not available: there are too many]\n"));
+}
+
+#[test]
+fn stale_skills_come_last_and_archived_ones_are_left_out() {
+    let names = [("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("pushed", "x")];
+    let mut view = view(&names, &[]);
+    for skill in &mut view.shared.skills {
+        skill.is_learned = skill.name != "pushed";
+    }
+    let days = |days: u64| SkillUse::starting(NOW - Duration::from_hours(24 * days));
+    let usage = [("a", days(90)), ("b", days(30)), ("c", days(29)), ("pushed", days(90))];
+    view.shared.usage.skills = usage.into_iter().map(|(name, usage)| (name.to_owned(), usage)).collect();
+    assert_eq!(listed(&view, &SkillSettings::default()), "- c: x\n- d: x\n- pushed: x\n- b: x\n");
 }

@@ -10,7 +10,7 @@ use crate::types::{
     SessionStatus, StorageUse, Task, TenantId, TenantLimits, TimedLimit, Timestamp, TurnError, TurnId,
     TurnStatus, Usage, UserId,
 };
-use crate::workspace::Layer;
+use crate::workspace::{Layer, skills::SkillState};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -312,6 +312,15 @@ pub(super) struct Skill {
     /// Why the skill is malformed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// How recently it was used. Skills that people write are always `active`. Absent for drafts and malformed skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<SkillState>,
+    /// Number of turns that have loaded it. Learned skills only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uses: Option<u64>,
+    /// When it was last loaded. Learned skills only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_used: Option<Timestamp>,
 }
 
 /// The best hits first.

@@ -1,11 +1,11 @@
 //! Drafts of skills, which an agent proposes and a person promotes: folders `skills/_drafts/<name>/` in the user's layer.
 
-use super::{Skill, SkillError, front_matter, is_name, path_of, scan};
+use super::{Skill, SkillError, front_matter, is_name, path_of, scan, usage};
 use crate::ports::{
     Clock, FileError, Filesystem,
     filesystem::{Entry, File, FileResult, Precondition},
 };
-use crate::types::{FilePath, PathPrefix};
+use crate::types::{FilePath, PathPrefix, Timestamp};
 use crate::workspace::{
     Layer, Workspace, layout,
     stored::{MAX_INLINE, etag},
@@ -259,12 +259,18 @@ impl Workspace {
     }
 
     /// Moves a reviewed draft to `skills/<name>/` in the layer, and returns the skill. Files of an earlier skill at other
-    /// paths stay. A promotion that was interrupted can be repeated: the `SKILL.md` of the draft is deleted last.
+    /// paths stay. A promotion that was interrupted can be repeated: the `SKILL.md` of the draft is deleted last. The clock
+    /// of a learned skill starts.
     ///
     /// # Errors
     /// If a file cannot be written or deleted.
-    pub async fn promote(&self, Promotion { skill, draft, files }: Promotion) -> FileResult<Skill> {
-        write_all(&**self.layer(skill.layer), files).await?;
+    pub async fn promote(&self, promotion: Promotion, now: Timestamp) -> FileResult<Skill> {
+        let Promotion { skill, draft, files } = promotion;
+        let tree = &**self.layer(skill.layer);
+        write_all(tree, files).await?;
+        if skill.is_learned {
+            usage::start(tree, &skill.name, now).await?;
+        }
         let (last, others): (Vec<&Entry>, Vec<&Entry>) =
             draft.entries.iter().partition(|entry| draft.inside(&entry.path) == layout::SKILL_FILE);
         for entry in others.into_iter().chain(last) {

@@ -11,6 +11,10 @@ use thiserror::Error;
 pub const MAX_DESCRIPTION: usize = 1_024;
 /// The line before and after the front matter.
 const FENCE: &str = "---";
+/// The field of the front matter with further data.
+const METADATA: &str = "metadata";
+/// The entry of the metadata that marks a learned skill, if it is `true`.
+const LEARNED: &str = "learned";
 
 /// Why a skill is malformed. The messages are for its author.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -51,15 +55,21 @@ pub enum SkillError {
     Description(usize),
 }
 
-/// The fields of the front matter that are used. Others, such as `license`, `metadata` and `allowed-tools`, are valid and
-/// have no effect.
+/// The fields of the front matter that are used. Others, such as `license`, `allowed-tools` and most of `metadata`, are
+/// valid and have no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontMatter {
     name: String,
     description: Rc<str>,
+    is_learned: bool,
 }
 
 impl FrontMatter {
+    /// Returns whether the agent has written the skill.
+    pub fn is_learned(&self) -> bool {
+        self.is_learned
+    }
+
     /// Returns the number of bytes of its texts.
     pub fn bytes(&self) -> usize {
         self.name.len() + self.description.len()
@@ -141,11 +151,12 @@ pub fn split(text: &str) -> Result<(&str, &str), SkillError> {
     Err(if yaml_from.is_some() { SkillError::Unclosed } else { SkillError::NoFrontMatter })
 }
 
-/// Parses the YAML. Reads the parser's events and keeps two texts only, so that neither depth nor aliases cost memory.
+/// Parses the YAML. Reads the parser's events and keeps few texts only, so that neither depth nor aliases cost memory.
 fn parse(yaml: &str) -> Result<FrontMatter, SkillError> {
-    let (mut name, mut description) = (None, None);
-    // The field whose value comes next, in the outermost mapping.
+    let (mut name, mut description, mut is_learned) = (None, None, false);
+    // The field whose value comes next, in the outermost mapping and in `metadata`.
     let mut field: Option<String> = None;
+    let mut entry: Option<String> = None;
     let mut depth = 0_usize;
     for event in Parser::new_from_str(yaml) {
         let (event, _) = event.map_err(|error| SkillError::Yaml(error.to_string()))?;
@@ -159,6 +170,7 @@ fn parse(yaml: &str) -> Result<FrontMatter, SkillError> {
             Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
             Event::SequenceEnd | Event::MappingEnd => {
                 depth = depth.saturating_sub(1);
+                entry = None;
                 if depth == 1 {
                     field = None;
                 }
@@ -169,6 +181,12 @@ fn parse(yaml: &str) -> Result<FrontMatter, SkillError> {
                 Some("description") => description = Some(text.into_owned()),
                 Some(_) => {}
             },
+            Event::Scalar(text, ..) if depth == 2 && field.as_deref() == Some(METADATA) => {
+                match mem::take(&mut entry) {
+                    None => entry = Some(text.into_owned()),
+                    Some(entry) => is_learned |= entry == LEARNED && text == "true",
+                }
+            }
             Event::Scalar(text, ..) if depth == 0 && !text.is_empty() => return Err(SkillError::Form),
             _ => {}
         }
@@ -180,16 +198,17 @@ fn parse(yaml: &str) -> Result<FrontMatter, SkillError> {
     }
     let description = description.trim();
     match description.chars().count() {
-        1..=MAX_DESCRIPTION => Ok(FrontMatter { name, description: description.into() }),
+        1..=MAX_DESCRIPTION => Ok(FrontMatter { name, description: description.into(), is_learned }),
         count => Err(SkillError::Description(count)),
     }
 }
 
-/// Writes a `SKILL.md`.
+/// Writes the `SKILL.md` of a skill that the agent proposes, with the mark of learned ones.
 pub fn write(name: &str, description: &str, body: &str) -> String {
     // A JSON string is a YAML string.
     let description = serde_json::Value::from(description);
-    format!("{FENCE}\nname: {name}\ndescription: {description}\n{FENCE}\n\n{}\n", body.trim())
+    let metadata = format!("{METADATA}: {{{LEARNED}: \"true\"}}");
+    format!("{FENCE}\nname: {name}\ndescription: {description}\n{metadata}\n{FENCE}\n\n{}\n", body.trim())
 }
 
 #[cfg(test)]
@@ -209,7 +228,7 @@ mod tests {
     }
 
     fn front(name: &str, description: &str) -> Result<FrontMatter, SkillError> {
-        Ok(FrontMatter { name: name.to_owned(), description: description.into() })
+        Ok(FrontMatter { name: name.to_owned(), description: description.into(), is_learned: false })
     }
 
     #[test]
@@ -253,6 +272,23 @@ mod tests {
     }
 
     #[test]
+    fn only_the_entry_of_the_metadata_marks_a_learned_skill() {
+        for (fields, is_learned) in [
+            ("metadata: {learned: \"true\"}", true),
+            ("metadata:\n  version: [1, {learned: no}]\n  learned: true", true),
+            ("metadata: {learned: \"false\"}", false),
+            ("metadata: {x: learned, true: y}", false),
+            ("metadata: {x: {learned: \"true\"}}", false),
+            ("metadata: learned", false),
+            ("other: {learned: \"true\"}", false),
+            ("learned: \"true\"", false),
+        ] {
+            let front = read(&format!("---\nname: pdf\n{fields}\ndescription: d\n---\n")).expect(fields);
+            assert_eq!(front.is_learned(), is_learned, "{fields}");
+        }
+    }
+
+    #[test]
     fn a_file_that_is_no_text_is_malformed() {
         let path = FilePath::parse("skills/pdf/SKILL.md").expect("a path");
         let entry = |bytes| Entry { path: path.clone(), bytes, etag: "e".into(), updated_at: Timestamp(0) };
@@ -274,7 +310,8 @@ mod tests {
         fn what_is_written_is_read_again(description in "[ -~é山\\n\"\\\\:#'-]{1,200}", body in "[a-z#\\n-]{0,60}") {
             prop_assume!(!description.trim().is_empty());
             let text = write("pdf", &description, &body);
-            prop_assert_eq!(read(&text), front("pdf", description.trim()));
+            let learned = front("pdf", description.trim()).map(|front| FrontMatter { is_learned: true, ..front });
+            prop_assert_eq!(read(&text), learned);
             let (_, rest) = split(&text).expect("front matter");
             prop_assert_eq!(rest.trim(), body.trim());
         }

@@ -6,7 +6,7 @@ use crate::types::Owner;
 use crate::workspace::{
     Bundle, Layer,
     glance::{GlanceOptions, WorkspaceGlance},
-    skills::{HEAD_CHARS, MAX_SKILLS, Skill, resolve},
+    skills::{HEAD_CHARS, MAX_SKILLS, Skill, SkillState, resolve},
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -81,6 +81,33 @@ fn a_later_layer_replaces_skills_of_the_same_name() {
 }
 
 #[test]
+fn learned_skills_have_a_usage_which_is_no_context_file() {
+    let text = "---\nname: a\ndescription: d\nmetadata: {learned: \"true\"}\n---\n";
+    let usage = r#"{"a": {"uses": 3, "learned_at": "2020-01-01T00:00:00.000Z"}}"#;
+    let template: &[(&str, &'static [u8])] =
+        &[("skills/a/SKILL.md", text.as_bytes()), ("skills/_usage.json", usage.as_bytes())];
+    let stage = Stage::with(Bundle::new(template).expect("paths"));
+    let now = stage.clock.now();
+    let read = |user: &str| {
+        let owner = Owner { tenant: "t".into(), agent: "a".into(), user: user.into() };
+        let view = block_on(glance(&stage).read(&owner)).expect("a view");
+        assert!(view.user.files.is_empty() && view.shared.files.is_empty());
+        let skill = *resolve(&view, |_| true).first().expect("a skill");
+        (view.usage_of(skill).map(|usage| usage.uses), view.state_of(skill, now))
+    };
+    assert_eq!(read("ann"), (None, SkillState::Active), "a skill of the template");
+    stage.share("skills/_usage.json", usage);
+    assert_eq!(read("ann"), (None, SkillState::Active));
+    stage.share("skills/a/SKILL.md", text);
+    assert_eq!(read("ann"), (Some(3), SkillState::Archived));
+    own(&stage, "skills/a/SKILL.md", text);
+    assert_eq!(read("ann"), (None, SkillState::Active), "the usage of her own is not known");
+    own(&stage, "skills/_usage.json", "broken");
+    assert_eq!(read("ann"), (None, SkillState::Active));
+    assert_eq!(read("bob"), (Some(3), SkillState::Archived));
+}
+
+#[test]
 fn only_changed_starts_are_sent() {
     let stage = Stage::new();
     let glance = glance(&stage);
@@ -97,7 +124,7 @@ fn only_changed_starts_are_sent() {
     assert_eq!(cost(), (1, 0, 2));
     // A file with the content of a skill is sent, because only the start of the skill is known.
     own(&stage, "AGENTS.md", &long);
-    assert_eq!(cost(), (1, 100, 2));
+    assert_eq!(cost(), (1, long.len(), 2));
     own(&stage, "skills/b/SKILL.md", &skill("a", "d"));
     assert_eq!(cost(), (1, 0, 3), "the content is known");
     own(&stage, "skills/a/SKILL.md", &skill("a", "e"));
@@ -173,7 +200,7 @@ fn promote(stage: &Stage) -> Result<Skill, String> {
     let (ann, clock): (_, Rc<dyn Clock>) = (stage.of("ann"), Rc::new(stage.clock.clone()));
     let draft = block_on(ann.draft("a")).map_err(|error| error.to_string())?;
     let promotion = block_on(ann.review(draft, Layer::User, &clock)).map_err(|error| error.to_string())?;
-    block_on(ann.promote(promotion)).map_err(|error| error.to_string())
+    block_on(ann.promote(promotion, clock.now())).map_err(|error| error.to_string())
 }
 
 #[test]
