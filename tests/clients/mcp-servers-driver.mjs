@@ -9,7 +9,6 @@ const needsConsent = scenario.startsWith("auth/");
 /** The tools to call in each scenario, unless the suite says it. */
 const calls = toolCalls ?? (needsConsent ? [{ name: "test-tool", arguments: {} }] : {
   tools_call: [{ name: "add_numbers", arguments: { a: 5, b: 3 } }],
-  "elicitation-sep1034-client-defaults": [{ name: "test_client_elicitation_defaults", arguments: {} }],
   "http-invalid-tool-headers": [{ name: "valid_tool", arguments: { region: "eu" } }],
   "http-standard-headers": [{ name: "test_headers", arguments: {} }],
   "sep-2322-client-request-state": [
@@ -46,9 +45,7 @@ async function act({ kind, call_id, payload }) {
     const code = page.match(/^Your code is (\S+)/)?.[1];
     return answer(call_id, code ? { code } : { action: "decline" });
   }
-  // What has a default is left out.
-  const needed = Object.entries(payload.schema.properties).filter(([, property]) => !("default" in property));
-  const fields = needed.map(([field]) => [field, true]);
+  const fields = Object.keys(payload.schema.properties).map((field) => [field, true]);
   return answer(call_id, { action: "accept", content: Object.fromEntries(fields) });
 }
 

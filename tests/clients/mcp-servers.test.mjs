@@ -62,7 +62,7 @@ const modern = createMcpHandler(() => {
 const sessions = new Map();
 async function legacy(request, response, body) {
   let transport = sessions.get(request.headers["mcp-session-id"]);
-  if (!transport && body.method !== "initialize") {
+  if (!transport && body?.method !== "initialize") {
     response.writeHead(404, { "content-type": "application/json" });
     return response.end(JSON.stringify({ jsonrpc: "2.0", error: { code: -32001, message: "Session not found" }, id: null }));
   }

@@ -43,9 +43,17 @@ impl Connection {
         }
         // Before the request, because a server drops what it cannot send.
         let opened = within(self.ports.clock.as_ref(), OPEN_TIMEOUT, self.open_stream(&headers)).await;
-        let Ok(Ok((target, response))) = opened else {
-            self.has_stream.set(false);
-            return work.await;
+        let (target, response) = match opened {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => {
+                // With another status, the stream of another call may be open, or the session may have ended.
+                self.has_stream.set(!matches!(error, McpError::Status { status: 405, .. }));
+                return work.await;
+            }
+            Err(_unfinished) => {
+                self.has_stream.set(false);
+                return work.await;
+            }
         };
         let listened = async {
             let mut reader = Reader::new(response, &target.redaction, outgoing.max_bytes).await?;
