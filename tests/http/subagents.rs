@@ -1,7 +1,7 @@
 //! Subagents: tasks in their own sessions, over HTTP, and across `kill -9`.
 
 use crate::support::{
-    Chat, Client, Counting, Gate, Script, Server, World,
+    Chat, Client, Counting, DEV_API_KEY, Gate, Script, Server, World,
     log::{self, Random, of_type, wait_idle},
     outcomes,
 };
@@ -42,6 +42,26 @@ fn children(chat: &Chat) -> Vec<Chat> {
 fn listed(client: &Client) -> Vec<String> {
     let list = client.get("/v1/sessions?limit=100").expect(200);
     list["data"].as_array().unwrap().iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_agent_of_another_server_is_a_kind_of_subagent() {
+    let elsewhere = Server::start(json!({}));
+    let expert = json!({"model": "demo/echo", "instructions": "You know bicycles."});
+    elsewhere.client().put("/v1/agents/expert", expert).expect(201);
+    let provider = json!([{"name": "elsewhere", "base_url": format!("http://{}/v1", elsewhere.address()), "key": "THEIRS"}]);
+    let kind =
+        json!([{"id": "expert", "description": "knows bicycles", "model": "elsewhere/expert", "tools": []}]);
+    let server = Server::start(json!({
+        "PROVIDERS": provider.to_string(), "THEIRS": DEV_API_KEY, "SUBAGENTS": kind.to_string(),
+    }));
+    let chat = demo(&server.client(), "asks");
+    // The agent there has tools of its own, which it uses there.
+    chat.say(&send("expert", "/tool echo {\"text\": \"Two wheels.\"}"));
+    let log = chat.log();
+    let completed = of_type(&log, "tool.completed").pop().unwrap();
+    assert!(completed["result"].as_str().unwrap().contains("Two wheels."), "{completed}");
+    assert!(of_type(&children(&chat)[0].log(), "tool.completed").is_empty());
 }
 
 #[test]
