@@ -39,6 +39,7 @@ mod stream;
 pub mod tool;
 mod tool_error;
 pub mod toolkit;
+mod verification;
 pub mod versions;
 
 pub use crate::ports::CancelToken;
@@ -54,7 +55,7 @@ pub use hook_draft::HookDraft;
 pub use host::{HostConfig, OnBusy, Post, SessionHost};
 pub use interval::Interval;
 pub use runtime_state::RuntimeState;
-pub use settings::{Judge, MediaModels, Settings, ToolFilter};
+pub use settings::{Judge, MediaModels, Settings, ToolFilter, Verify};
 pub use state::StateRules;
 pub use tool::{DynTool, Tool};
 pub use tool_error::ToolError;

@@ -101,7 +101,7 @@ pub use thinking::Thinking;
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};
-pub use turn_end::{Reply, TurnEnd};
+pub use turn_end::{Reply, TurnEnd, Verification};
 pub use usage::{Day, NanoUsd, UsageKey, UsagePage, UsageRow, UsageTotals};
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -1,10 +1,10 @@
 //! How a turn ends: decided by the code that runs the turn, carried out by the finalizer.
 
 use super::RuntimeContext;
-use crate::turn::PricedUsage;
+use crate::turn::{PricedUsage, citations};
 use crate::types::{
-    CallId, ChildStatus, EventKind, FinishReason, Message, MessageId, Part, Role, StopReason, ToolOutcome,
-    TurnError, message::text_of,
+    CallId, ChildStatus, EventKind, FinishReason, Message, MessageId, Part, Role, Source, StopReason,
+    ToolOutcome, TurnError, message::text_of,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -68,6 +68,17 @@ impl Ending {
 pub(super) fn is_bound(reason: StopReason) -> bool {
     use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls, Tokens};
     matches!(reason, MaxSteps | MaxToolCalls | Deadline | Tokens | Cost)
+}
+
+/// Returns the sources that the reply cites, if it may cite any.
+pub(super) fn cited(cx: &RuntimeContext) -> Vec<Source> {
+    let state = cx.session.state();
+    let is_wanted = state
+        .activity
+        .turn
+        .as_ref()
+        .is_some_and(|turn| turn.options.show_citations && turn.options.output_schema.is_none());
+    if is_wanted { citations::select(&cx.state.sources()) } else { Vec::new() }
 }
 
 /// Returns the message that holds the text of an interrupted response.

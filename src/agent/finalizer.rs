@@ -7,8 +7,9 @@
 use super::{
     HarnessAgent, HookDraft, RuntimeContext,
     admission::unknown,
-    ending::{Ending, INTERRUPTED, cut_off, is_bound},
+    ending::{Ending, INTERRUPTED, cited, cut_off, is_bound},
     hook::{HookEvent, OnError, PostCall, SubStepError},
+    verification,
 };
 use crate::session::{Draft, WriteError};
 use crate::turn::{TurnMachine, citations};
@@ -39,6 +40,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     };
     let reply = last.clone().or_else(earlier).map(|message| Reply::new(&message, ending.output));
     let names = call_names(cx);
+    let verification = verification::fault(agent, cx)?;
     let claimed = session.claimed_calls()?;
 
     session.commit(cx.clock.now(), |draft| {
@@ -160,6 +162,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             finish: (!cut_off && ending.finish != FinishReason::Stop).then_some(ending.finish),
             error: ending.error,
             message: None,
+            verification,
             sub_steps_failed: sub_steps_failed.into_iter().map(|(step, _)| step).collect(),
         };
         let kind = match status {
@@ -200,21 +203,16 @@ fn last_message(
     let session = &cx.session;
     match (&ending.message, session.hub().streamed()) {
         (Some(message), _) if !message.text().is_empty() || !needs_apology(ending.reason) => {
-            let citations = citations::select(&cx.state.sources());
-            let wanted = session
-                .state()
-                .activity
-                .turn
-                .as_ref()
-                .is_some_and(|turn| turn.options.show_citations && turn.options.output_schema.is_none());
-            if !wanted || citations.is_empty() || message.text().is_empty() || ending.error.is_some() {
+            let citations = cited(cx);
+            if citations.is_empty() || message.text().is_empty() || ending.error.is_some() {
                 return (Some(Rc::clone(message)), Vec::new());
             }
             let mut message = Message::clone(message);
-            let text = citations::render(&citations);
-            message.parts.push(Part::text(text));
+            message.parts.push(Part::text(citations::render(&citations)));
             (Some(Rc::new(message)), citations)
         }
+        // The message before the verification is the reply, and has the sources already.
+        (None, None) if ending.reason == StopReason::End => (None, cited(cx)),
         (None, Some((id, text))) => (Some(cut_off(id, text, cx)), Vec::new()),
         (_, None) if needs_apology(ending.reason) => {
             let id = agent.new_id();

@@ -15,8 +15,8 @@ use crate::session::{
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, DenyReason, EventKind, Part, Role, Spawned, Suspension, Thinking, Timestamp, ToolCall,
-    ToolOutcome, TurnPhase, TurnState, Wait, background::Subagents,
+    CallState, DenyReason, EventKind, Part, Role, Spawned, StopReason, Suspension, Thinking, Timestamp,
+    ToolCall, ToolOutcome, TurnPhase, TurnState, Wait, background::Subagents,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -47,6 +47,7 @@ impl ReactAgent<'_> {
                     None
                 }
                 Step::Wait => return Ok(None),
+                Step::Done { reason: StopReason::End, error: None } => Some(self.verified()),
                 Step::Done { reason, error } => Some(Ending { error, ..Ending::new(reason) }),
             };
             if ending.is_some() {
@@ -196,6 +197,7 @@ impl ReactAgent<'_> {
         }
         let executed = join_all(wave.iter().map(|call| execute(self.agent, self.cx, call))).await;
         let reflect = self.should_reflect(executed.iter().filter_map(Executed::outcome));
+        let is_verified = self.is_verified(executed.iter().filter_map(Executed::outcome));
         let (mut stored, mut shown) = (Vec::new(), Vec::new());
         let (mut done, mut suspensions) = (Vec::new(), Vec::new());
         let mut kinds = Vec::with_capacity(wave.len());
@@ -216,6 +218,9 @@ impl ReactAgent<'_> {
         kinds.extend(waits.records());
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);
+            if is_verified {
+                TurnMachine(state).verified();
+            }
             stored.into_iter().for_each(|stored| stored.draft(Some(self.cx.turn()), draft));
             draft.tasks_shown(self.cx.turn(), &shown);
             waits.store(draft, state, now);

@@ -226,14 +226,29 @@ impl ReactAgent<'_> {
             turn: self.cx.turn().to_owned(),
             interrupted: false,
         });
-        let calls: Vec<ToolCall> = message.calls().cloned().collect();
         let paused = finish == FinishReason::Pause && purpose == Purpose::Step;
-        if calls.is_empty() && !paused {
-            return self.final_response(message, spent, finish, purpose);
+        if message.calls().next().is_none() && !paused {
+            return match self.final_response(message, spent, finish, purpose)? {
+                Some(ending) if purpose == Purpose::Step => self.verify(ending),
+                ending => Ok(ending),
+            };
         }
+        self.journal_step(&message, spent, false)?;
+        Ok(None)
+    }
+
+    /// Journals a response after which the turn goes on. `verifies` is whether its calls are those of the server, and not of
+    /// the model.
+    pub(super) fn journal_step(
+        &self,
+        message: &Rc<Message>,
+        spent: PricedUsage,
+        verifies: bool,
+    ) -> Result<(), WriteError> {
+        let calls: Vec<ToolCall> = message.calls().cloned().collect();
         let mut kinds = Vec::with_capacity(calls.len() + 1);
         if message.parts.iter().any(|part| !matches!(part, Part::ToolCall(_))) {
-            kinds.push(EventKind::MessageCompleted { message: Rc::clone(&message) });
+            kinds.push(EventKind::MessageCompleted { message: Rc::clone(message) });
         }
         for call in &calls {
             let state = self.cx.session.state();
@@ -259,8 +274,10 @@ impl ReactAgent<'_> {
             } else {
                 TurnMachine(state).model_responded(spent, &calls);
             }
-        })?;
-        Ok(None)
+            if verifies {
+                TurnMachine(state).verification_called();
+            }
+        })
     }
 
     /// Ends the turn with the final response, unless it must match a schema and does not.

@@ -23,6 +23,8 @@ pub struct Settings {
     pub think: Thinking,
     /// Every `n`th turn of a session critiques its steps; 0 does so only after a failed tool call.
     pub reflect_every: u32,
+    /// How a turn verifies what it has changed; `None` for no verification.
+    pub verify: Option<Verify>,
     /// How long a large tool output is kept.
     pub artifact_ttl: Duration,
     /// Offers only the tools that match the user's message when there are many; `None` offers all. A tool
@@ -124,6 +126,7 @@ impl Default for Settings {
             fallback_for_account: false,
             think: Thinking::Off,
             reflect_every: 0,
+            verify: None,
             artifact_ttl: Duration::from_hours(1),
             select_tools: None,
             evict_over: Some(80_000),
@@ -170,6 +173,24 @@ impl ToolFilter {
         let names = |list: &[String]| list.contains(&tool.name);
         !names(&self.deny) && (self.allow.is_empty() || tool.control || names(&self.allow))
     }
+}
+
+/// How a turn verifies what it has changed, before it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Verify")]
+pub struct Verify {
+    /// The tool that verifies, such as the runner's `local_verify`. It is called without arguments, and fails if the changes
+    /// are not good.
+    pub tool: String,
+    /// Maximum number of calls that the server makes in a turn.
+    #[serde(default = "default_attempts")]
+    pub attempts: u32,
+}
+
+/// Returns the default of [`Verify::attempts`].
+fn default_attempts() -> u32 {
+    3
 }
 
 /// Which skills an agent has, and whether it proposes new ones.

@@ -9,7 +9,7 @@ use crate::types::message::json_weight;
 use crate::types::{
     AgentId, AgentVersion, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, Role,
     SessionId, SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd,
-    TurnError, TurnId, TurnPhase, TurnStatus, Usage, UserId,
+    TurnError, TurnId, TurnPhase, TurnStatus, Usage, UserId, Verification,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -110,6 +110,8 @@ pub struct TurnView {
     citations: Vec<Source>,
     prompt_render_hash: Option<String>,
     pending: Vec<Pending>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
     sub_steps_failed: Vec<String>,
     #[serde(rename = "judgements")]
     grades: Vec<Grade>,
@@ -147,6 +149,8 @@ pub struct TurnAnswer {
     usage: Usage,
     pending: Vec<Pending>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<TurnError>,
 }
 
@@ -160,6 +164,7 @@ impl TurnAnswer {
             reply: end.reply,
             usage: end.usage,
             pending: Vec::new(),
+            verification: end.verification,
             error: end.error,
         }
     }
@@ -174,6 +179,7 @@ impl From<TurnView> for TurnAnswer {
             reply: view.reply,
             usage: view.usage,
             pending: view.pending,
+            verification: view.verification,
             error: view.error,
         }
     }
@@ -343,6 +349,7 @@ impl Session {
             citations: Vec::new(),
             prompt_render_hash: None,
             pending: Vec::new(),
+            verification: None,
             sub_steps_failed: Vec::new(),
             grades: Vec::new(),
             error: None,
@@ -430,6 +437,7 @@ impl TurnView {
                 self.citations = end.citations.clone();
                 self.prompt_render_hash = end.prompt_render_hash.clone();
                 self.error = end.error.clone();
+                self.verification = end.verification;
                 self.sub_steps_failed = end.sub_steps_failed.clone();
             }
             EventKind::SubStepFailed { step, .. } => self.sub_steps_failed.push(step.clone()),

@@ -12,7 +12,7 @@ mod tests;
 pub use checks::{Hosts, MAX_BYTES, check};
 pub use overlay::AgentConfig;
 
-use crate::agent::{Judge, ToolFilter, external_tool::Declared};
+use crate::agent::{Judge, ToolFilter, Verify, external_tool::Declared};
 use crate::mcp::McpServer;
 use crate::tools::http_tool;
 use crate::types::{
@@ -88,6 +88,9 @@ pub struct Definition {
     /// When the model critiques its own steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reflection: Option<ReflectionDefinition>,
+    /// How a turn verifies what it has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
     /// The models that grade replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judges: Option<Vec<Judge>>,

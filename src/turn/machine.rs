@@ -75,6 +75,7 @@ impl TurnMachine<'_> {
             reflections: 0,
             repairs: 0,
             empty_responses: 0,
+            verifications: 0,
             subagents: 0,
             steps_of_subagents: 0,
             tool_calls_of_subagents: 0,
@@ -144,6 +145,7 @@ impl TurnMachine<'_> {
                 call_id: call.call_id.clone(),
                 status: CallStatus::NotStarted,
                 asked: false,
+                verifies: false,
             };
             TurnPhase::Tools { calls: calls.iter().map(pending).collect() }
         };
@@ -153,6 +155,24 @@ impl TurnMachine<'_> {
     /// continues it.
     pub fn model_paused(&mut self, used: PricedUsage) {
         self.finish_step(used);
+    }
+
+    /// Marks the calls of the step as made by the server, to verify what the turn has changed.
+    pub fn verification_called(&mut self) {
+        self.0.verifications += 1;
+        if let TurnPhase::Tools { calls } = &mut self.0.phase {
+            calls.iter_mut().for_each(|call| call.verifies = true);
+        }
+    }
+
+    /// Returns whether the server has made the calls of the step, to verify what the turn has changed.
+    pub fn is_verifying(turn: &TurnState) -> bool {
+        matches!(&turn.phase, TurnPhase::Tools { calls } if calls.iter().any(|call| call.verifies))
+    }
+
+    /// Ends the turn with what the model said before the verification.
+    pub fn verified(&mut self) {
+        self.0.phase = TurnPhase::Done { reason: StopReason::End, error: None };
     }
 
     /// Returns whether the model gets another attempt after a response that violates the caller's schema.

@@ -74,6 +74,9 @@ pub struct CallState {
     /// Whether the call was suspended; its suspension is a row of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asked: bool,
+    /// Whether the server has made the call, to verify what the turn has changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verifies: bool,
 }
 
 /// Options of one turn, in addition to its budget.
@@ -176,6 +179,9 @@ pub struct TurnState {
     /// Number of responses without text and calls in a row.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub empty_responses: u32,
+    /// Number of calls that the server has made to verify what the turn has changed.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub verifications: u32,
     /// Number of subagents started.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub subagents: u32,

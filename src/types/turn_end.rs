@@ -8,6 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
 
+/// What is wrong with the verification of a turn's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verification {
+    /// The last verification failed.
+    Failed,
+    /// Files have changed since the last verification, or it was denied.
+    NotRun,
+}
+
 /// How a turn ended. The shape is the same for every status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TurnEnd {
@@ -56,6 +66,10 @@ pub struct TurnEnd {
     /// The user message, if the turn never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Rc<Message>>,
+    /// Why the changes of the turn do not count as verified; absent if they do, if nothing was changed, and if the agent
+    /// does not verify changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
     /// Steps that failed after the seal, without failing the turn.
     #[serde(default)]
     pub sub_steps_failed: Vec<String>,
@@ -81,6 +95,7 @@ impl TurnEnd {
             finish: None,
             error: None,
             message: None,
+            verification: None,
             sub_steps_failed: Vec::new(),
         }
     }

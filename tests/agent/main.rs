@@ -62,6 +62,7 @@ mod totals;
 mod turn_stream;
 mod turns;
 mod ui_stream;
+mod verification;
 mod versions;
 mod view;
 mod workspace_context;

@@ -50,5 +50,6 @@ mod subagents;
 mod tenants;
 mod turns;
 mod variables;
+mod verification;
 mod workspace;
 mod workspace_context;

@@ -103,7 +103,7 @@ impl Machine {
             Err(error) => Err(error),
         };
         match end {
-            Ok(end) => answer(end, output.finish(), &self.settings.limits),
+            Ok(end) => answer(end, output.finish(), &self.settings.limits, tool.is_check()),
             Err(error) => Answer::Error(error.to_string()),
         }
     }
@@ -209,15 +209,21 @@ async fn report(child: &mut Child) -> Result<End, ToolError> {
         .ok_or_else(|| ToolError::Other("the process of the call was lost".into()))
 }
 
-fn answer(end: End, mut output: String, limits: &Limits) -> Answer {
+/// Returns the answer to a call whose program was not successful.
+fn ended(is_check: bool, text: String) -> Answer {
+    if is_check { Answer::Error(text) } else { Answer::Answer(text) }
+}
+
+/// Returns the answer to a call that has ended. The call of a check fails if its program does.
+fn answer(end: End, mut output: String, limits: &Limits, is_check: bool) -> Answer {
     if !output.is_empty() && !output.ends_with('\n') && end != End::Exit(0) {
         output.push('\n');
     }
     let limit = match end {
         End::Exit(0) if output.is_empty() => return Answer::Answer("[no output]".into()),
         End::Exit(0) => return Answer::Answer(output),
-        End::Exit(code) => return Answer::Answer(format!("{output}[exit code {code}]")),
-        End::Signal(signal) => return Answer::Answer(format!("{output}[ended by signal {signal}]")),
+        End::Exit(code) => return ended(is_check, format!("{output}[exit code {code}]")),
+        End::Signal(signal) => return ended(is_check, format!("{output}[ended by signal {signal}]")),
         End::Failed(error) => return Answer::Error(error),
         End::Stopped => "it was stopped".to_owned(),
         End::Limit(Limit::Time) => "it ran out of time".to_owned(),

@@ -43,6 +43,8 @@ enum Kind {
     Inspect(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
     /// As a program that may change the folder.
     Run(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
+    /// As a program that may change the folder, and that fails if it finds a fault.
+    Check(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
 }
 
 /// All tools.
@@ -162,7 +164,7 @@ pub const TOOLS: &[Tool] = &[
         effect: "local_write",
         args: &[],
         required: 0,
-        kind: Kind::Run(Commands::verify),
+        kind: Kind::Check(Commands::verify),
     },
 ];
 
@@ -199,6 +201,12 @@ impl Tool {
         matches!(self.kind, Kind::Read(_) | Kind::Inspect(_))
     }
 
+    /// Returns whether a call fails if its program reports a fault, so that the server sees that what was checked is not
+    /// good.
+    pub fn is_check(&self) -> bool {
+        matches!(self.kind, Kind::Check(_))
+    }
+
     /// Returns the work of a call, and what its process may reach.
     ///
     /// # Errors
@@ -209,7 +217,9 @@ impl Tool {
             Kind::Read(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(false, false)),
             Kind::Write(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(true, false)),
             Kind::Inspect(command) => (Work::Command(command(commands, args)?), reach(false, true)),
-            Kind::Run(command) => (Work::Command(command(commands, args)?), reach(true, true)),
+            Kind::Run(command) | Kind::Check(command) => {
+                (Work::Command(command(commands, args)?), reach(true, true))
+            }
         })
     }
 }

@@ -83,7 +83,8 @@ impl Project {
         assert!(decided.status < 300, "{decided:?}");
     }
 
-    /// Returns the outcomes of the session's tool calls: what they returned, or why they failed.
+    /// Returns the outcomes of the session's tool calls: what they returned, or why they failed. The server verifies what
+    /// the other calls have changed; without `--verify` that says nothing.
     fn outcomes(&self) -> Vec<String> {
         self.chat.until_idle();
         let completed = self.chat.log().into_iter().filter(|event| event["type"] == "tool.completed");
@@ -91,7 +92,7 @@ impl Project {
             let value = if event["reason"].is_null() { &event["result"] } else { &event["reason"] };
             value.as_str().map_or_else(|| value.to_string(), str::to_owned)
         };
-        completed.map(text).collect()
+        completed.map(text).filter(|text| !text.starts_with("Nothing was checked")).collect()
     }
 
     fn file(&self, name: &str) -> String {
@@ -167,7 +168,8 @@ fn a_call_runs_after_its_approval_and_the_turn_goes_on() {
     let call = project.ask("echo $((6 * 7)) > b.txt; cat a.txt b.txt");
     assert_eq!(project.file("b.txt"), "", "nothing runs before the approval");
     project.approve(&call);
-    assert_eq!(project.outcomes(), ["one\n42\n"]);
+    let checked = "$ grep -q one a.txt\n";
+    assert_eq!(project.outcomes(), ["one\n42\n", checked], "the command may have changed something");
     assert_eq!(project.file("b.txt"), "42\n");
 
     let declined = project.ask("echo no > c.txt");
@@ -177,23 +179,24 @@ fn a_call_runs_after_its_approval_and_the_turn_goes_on() {
         .expect(200);
     assert_eq!(project.file("c.txt"), "");
 
-    // These need no approval.
+    // These need no approval. The server verifies the patch, and the model repairs nothing.
     let patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n";
     let calls = [
         ("local_read", json!({"path": "a.txt"})),
         ("local_verify", json!({})),
         ("local_apply_patch", json!({ "patch": patch })),
-        ("local_verify", json!({})),
         ("local_read", json!({"path": "c.txt"})),
     ];
-    for (name, args) in calls {
-        project.chat.say(&format!("/tool {name} {args}\n/then /say Done."));
+    let faults = calls.map(|(name, args)| {
+        let said = project.chat.say(&format!("/tool {name} {args}\n/then /say Done."));
         project.chat.until_idle();
-    }
+        project.chat.turn(&said)["verification"].clone()
+    });
+    assert_eq!(faults, [json!(null), json!(null), json!("failed"), json!(null)]);
     let outcomes = project.outcomes();
-    assert_eq!(outcomes[2..4], ["one\n", "$ grep -q one a.txt\n"]);
-    assert_eq!(outcomes[4..6], ["changed a.txt\n", "$ grep -q one a.txt\n[exit code 1]"]);
-    assert!(outcomes[6].starts_with("c.txt: No such file"), "{outcomes:?}");
+    assert_eq!(outcomes[3..5], ["one\n", checked]);
+    assert_eq!(outcomes[5..7], ["changed a.txt\n", &format!("{checked}[exit code 1]")]);
+    assert!(outcomes[7].starts_with("c.txt: No such file"), "{outcomes:?}");
     assert_eq!(project.file("a.txt"), "two\n");
     kill(runner);
 }

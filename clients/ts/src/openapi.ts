@@ -1594,6 +1594,8 @@ export interface components {
                 /** @description Tools that the agent does not have. */
                 deny?: string[];
             } | null;
+            /** @description How a turn verifies what it has changed. */
+            verify?: components["schemas"]["VerifyInput"] | null;
         };
         /** @description A version of an agent. */
         AgentDetails: {
@@ -1713,6 +1715,8 @@ export interface components {
                 /** @description Tools that the agent does not have. */
                 deny?: string[];
             };
+            /** @description How a turn verifies what it has changed. */
+            verify?: components["schemas"]["Verify"];
             /** @description The number of a version of an agent, starting at 1. */
             version: number;
         };
@@ -4605,6 +4609,7 @@ export interface components {
             stop_reason: components["schemas"]["StopReason"] | null;
             sub_steps_failed: string[];
             usage: components["schemas"]["Usage"];
+            verification?: components["schemas"]["Verification"];
         };
         /** @description A tool call in `GET …/turns/{turn}`. */
         TurnCall: {
@@ -4729,6 +4734,8 @@ export interface components {
             sub_steps_failed: string[];
             /** @description Tokens consumed by the turn. */
             usage: components["schemas"]["Usage"];
+            /** @description Why the changes of the turn do not count as verified; absent if they do, if nothing was changed, and if the agent does not verify changes. */
+            verification?: components["schemas"]["Verification"];
         };
         /** @description Why a turn failed. */
         TurnError: {
@@ -4811,6 +4818,7 @@ export interface components {
             /** @description A turn of a session. */
             turn_id: string;
             usage: components["schemas"]["Usage"];
+            verification?: components["schemas"]["Verification"];
         };
         /** @description The turn continues at the start of its current step. Text already streamed for that step is void. */
         TurnResumedEvent: {
@@ -5009,6 +5017,22 @@ export interface components {
              * @enum {string}
              */
             type: "usage.updated";
+        };
+        /** @description What is wrong with the verification of a turn's changes. */
+        Verification: "failed" | "not_run";
+        /** @description How a turn verifies what it has changed, before it ends. */
+        Verify: {
+            /** @description Maximum number of calls that the server makes in a turn. */
+            attempts: number;
+            /** @description The tool that verifies, such as the runner's `local_verify`. It is called without arguments, and fails if the changes are not good. */
+            tool: string;
+        };
+        /** @description How a turn verifies what it has changed, before it ends. */
+        VerifyInput: {
+            /** @description Maximum number of calls that the server makes in a turn. */
+            attempts?: number;
+            /** @description The tool that verifies, such as the runner's `local_verify`. It is called without arguments, and fails if the changes are not good. */
+            tool: string;
         };
         /** @description The session at one moment, as a user interface shows it. */
         View: {

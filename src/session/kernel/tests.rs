@@ -259,6 +259,7 @@ impl World {
             reflections: 0,
             repairs: 0,
             empty_responses: 0,
+            verifications: 0,
             subagents: 0,
             steps_of_subagents: 0,
             tool_calls_of_subagents: 0,

@@ -83,6 +83,7 @@ impl AgentConfig {
         }
         set(&mut settings.own_permissions, definition.permissions);
         set(&mut settings.reflect_every, definition.reflection.map(|reflection| reflection.every));
+        settings.verify = definition.verify.or(settings.verify.take());
         set(&mut settings.judges, definition.judges);
         if definition.state_schema.is_some() {
             // Another schema need not accept the deployment's initial state.
@@ -194,6 +195,7 @@ impl Definition {
                 reflector_model: observation.reflector.clone(),
             }),
             reflection: Some(ReflectionDefinition { every: settings.reflect_every }),
+            verify: settings.verify.clone(),
             judges: some(&settings.judges),
             state_schema: settings.state_schema.clone(),
             initial_state: Some(settings.initial_state.clone()).filter(|state| !state.is_empty()),

@@ -131,6 +131,18 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "VERIFY",
+            kind: Kind::Variable(|config, text| {
+                config.agent.verify = Some(value::json(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: r#"JSON {"tool", "attempts"?}"#,
+            doc: "How a turn that has changed files [verifies](extending.md#verification) them before it ends: by a call of \
+                  `tool`, at most `attempts` times (default 3). Not set: turns verify nothing.",
+            example: r#"{"tool": "local_verify", "attempts": 2}"#,
+        },
+        Setting {
             name: "SELECT_TOOLS",
             kind: Kind::Variable(select_tools),
             default: "",
