@@ -1,8 +1,8 @@
 //! The skills of a user with an agent.
 
-use super::Skill;
+use super::{Skill, SkillState, SkillUse};
 use crate::ports::filesystem::FileResult;
-use crate::types::{Owner, PathPrefix};
+use crate::types::{Owner, PathPrefix, Timestamp};
 use crate::workspace::{
     Workspaces,
     glance::{GlanceOptions, View},
@@ -21,6 +21,19 @@ pub fn resolve(view: &View, admits: impl Fn(&str) -> bool) -> Vec<&Skill> {
         admitted().partition(|skill| skill.description.is_ok());
     let valid: BTreeMap<&str, &Skill> = valid.into_iter().map(|skill| (skill.name.as_str(), skill)).collect();
     valid.into_values().chain(malformed).collect()
+}
+
+impl View {
+    /// Returns the usage of a learned skill, if it is known.
+    pub fn usage_of(&self, skill: &Skill) -> Option<&SkillUse> {
+        let usage = &self.layer(skill.layer).usage;
+        usage.skills.get(&skill.name).filter(|_| skill.is_learned)
+    }
+
+    /// Returns the state of a skill.
+    pub fn state_of(&self, skill: &Skill, now: Timestamp) -> SkillState {
+        self.usage_of(skill).map_or(SkillState::Active, |usage| usage.state(now))
+    }
 }
 
 impl Workspaces {

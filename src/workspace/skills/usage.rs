@@ -5,13 +5,12 @@
 //! stale, and later archived. The state is computed from the usage and the time, so nothing is moved or deleted. The skills
 //! of the template never age, nor does a skill whose usage is unknown.
 
-use super::Skill;
 use crate::ports::{
     FileError, Filesystem,
     filesystem::{File, FileResult, Precondition},
 };
 use crate::types::{FilePath, Timestamp};
-use crate::workspace::{glance::View, layout};
+use crate::workspace::layout;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -136,19 +135,6 @@ pub async fn retry<T>(change: impl AsyncFn() -> FileResult<T>) -> FileResult<T> 
         }
     }
     change().await
-}
-
-impl View {
-    /// Returns the usage of a learned skill, if it is known.
-    pub fn usage_of(&self, skill: &Skill) -> Option<&SkillUse> {
-        let usage = &self.layer(skill.layer).usage;
-        usage.skills.get(&skill.name).filter(|_| skill.is_learned)
-    }
-
-    /// Returns the state of a skill.
-    pub fn state_of(&self, skill: &Skill, now: Timestamp) -> SkillState {
-        self.usage_of(skill).map_or(SkillState::Active, |usage| usage.state(now))
-    }
 }
 
 #[cfg(test)]
