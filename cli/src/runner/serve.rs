@@ -27,6 +27,8 @@ const REPORTS: Duration = Duration::from_secs(3);
 const MAX_REPORT: usize = 8 << 10;
 /// Time for the last answer when the user leaves.
 const LEAVING: Duration = Duration::from_secs(5);
+/// Length of an error that every server accepts, in characters.
+const SHORT_ERROR: usize = 1_500;
 /// The answer of a call that was running when the runner was killed.
 const UNKNOWN: &str = "the outcome is unknown: the runner was stopped while the call ran. It may have taken effect, wholly or \
                        in part. Check what it did before you repeat it.";
@@ -177,12 +179,26 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
                 let failed = Answer::Error(format!("the server refuses the result: {error}"));
                 return Box::pin(self.post(key, runner, &failed)).await;
             }
+            // An older server accepts only short errors. The end of the output says most.
+            Err(error)
+                if is_invalid(&error)
+                    && let Some(short) = shortened(answer) =>
+            {
+                return Box::pin(self.post(key, runner, &short)).await;
+            }
             // The turn was aborted, the session deleted, or an earlier attempt was successful.
             Err(error) if is_settled(&error) || is_invalid(&error) => (self.show)(News::Dropped(key, &error)),
             Err(error) => return Err(error),
         }
         self.journal.posted(key)
     }
+}
+
+/// Returns the answer with the end of its error, if that is long.
+fn shortened(answer: &Answer) -> Option<Answer> {
+    let Answer::Error(text) = answer else { return None };
+    let left_out = text.chars().count().checked_sub(SHORT_ERROR).filter(|more| *more > 0)?;
+    Some(Answer::Error(text.chars().skip(left_out).collect()))
 }
 
 /// Claims a call, or extends the claim. Returns the call; `None` if another runner has it, or it no longer waits.

@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// Longest reason, in characters.
 const MAX_REASON: usize = 2_000;
+/// Longest error of an answer, in characters: the output of a command that has failed, as far as a model reads it.
+const MAX_ERROR: usize = 12_000;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Approval")]
@@ -38,7 +40,7 @@ pub(in crate::http) struct AnswerBody {
     #[serde(default)]
     answer: Value,
     /// Why there is no answer, in its place.
-    #[schemars(length(max = 2000))]
+    #[schemars(length(max = 12000))]
     error: Option<String>,
     /// The `args_hash` of the call that you saw.
     args_hash: Option<String>,
@@ -53,7 +55,7 @@ pub(in crate::http) struct AnswerBody {
 pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
     let body: ApprovalBody = body::json(call.request)?;
     let decision = body.decision.ok_or_else(|| Problem::field("/decision", "missing"))?;
-    check_length("/reason", body.reason.as_deref())?;
+    check_length("/reason", body.reason.as_deref(), MAX_REASON)?;
     let session = call.session_of(body.user)?;
     let reason = body.reason.filter(|reason| !reason.trim().is_empty());
     let decision = ApprovalDecision {
@@ -67,7 +69,7 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
 /// `POST /v1/sessions/{id}/answers/{call_id}`. Responds with the turn as it continues.
 pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     let body: AnswerBody = body::json(call.request)?;
-    check_length("/error", body.error.as_deref())?;
+    check_length("/error", body.error.as_deref(), MAX_ERROR)?;
     body.runner.as_deref().map(check_runner).transpose()?;
     let session = call.session_of(body.user)?;
     let given = match (body.error, body.answer) {
@@ -94,7 +96,7 @@ pub async fn decide_as(
     (decision, reason): (Decision, Option<String>),
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    check_length("/reason", reason.as_deref())?;
+    check_length("/reason", reason.as_deref(), MAX_REASON)?;
     decide(call, session, call_id, decision_of(call, decision, reason), mode).await
 }
 
@@ -217,10 +219,10 @@ fn resolved_by(call: &Call<'_>) -> ResolvedBy {
     ResolvedBy { approver, address: *address, request_id: Some(call.request_id.clone()), runner: None }
 }
 
-fn check_length(pointer: &str, text: Option<&str>) -> Result<(), Problem> {
+fn check_length(pointer: &str, text: Option<&str>, most: usize) -> Result<(), Problem> {
     match text {
-        Some(text) if text.chars().count() > MAX_REASON => {
-            Err(Problem::field(pointer, format!("longer than {MAX_REASON} characters")))
+        Some(text) if text.chars().count() > most => {
+            Err(Problem::field(pointer, format!("longer than {most} characters")))
         }
         _ => Ok(()),
     }
