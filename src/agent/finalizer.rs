@@ -38,7 +38,8 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         // Messages of the window may be shortened; the reply is the complete message.
         Some(session.complete_message(&last).unwrap_or(last))
     };
-    let reply = last.clone().or_else(earlier).map(|message| Reply::new(&message, ending.output));
+    let output = ending.output.or_else(|| verification::output(cx).filter(|_| last.is_none()));
+    let reply = last.clone().or_else(earlier).map(|message| Reply::new(&message, output));
     let names = call_names(cx);
     let verification = verification::fault(agent, cx)?;
     let claimed = session.claimed_calls()?;
@@ -214,7 +215,7 @@ fn last_message(
         // The message before the verification is the reply, and has the sources already.
         (None, None) if ending.reason == StopReason::End => (None, cited(cx)),
         (None, Some((id, text))) => (Some(cut_off(id, text, cx)), Vec::new()),
-        (_, None) if needs_apology(ending.reason) => {
+        (_, None) if needs_apology(ending.reason) && !verification::has_reply(cx) => {
             let id = agent.new_id();
             (Some(cut_off(id, apology(ending.reason).into(), cx)), Vec::new())
         }

@@ -8,6 +8,7 @@ use super::{
     react::ReactAgent,
     stream::{self, FailedAttempt},
     toolkit::SpecDigest,
+    verification,
 };
 use crate::model::retry::RetryPolicy;
 use crate::session::{WriteError, tokens};
@@ -229,7 +230,9 @@ impl ReactAgent<'_> {
         let paused = finish == FinishReason::Pause && purpose == Purpose::Step;
         if message.calls().next().is_none() && !paused {
             return match self.final_response(message, spent, finish, purpose)? {
-                Some(ending) if purpose == Purpose::Step => self.verify(ending),
+                Some(ending) if matches!(purpose, Purpose::Step | Purpose::Summary(StopReason::End)) => {
+                    self.verify(ending)
+                }
                 ending => Ok(ending),
             };
         }
@@ -357,6 +360,10 @@ impl ReactAgent<'_> {
         counts_step: bool,
     ) -> Result<Option<Ending>, WriteError> {
         if !self.cx.session.state().activity.turn.as_ref().is_some_and(TurnMachine::may_retry_empty) {
+            if verification::has_reply(self.cx) {
+                // The model has nothing to add to what it said before the verification.
+                return Ok(Some(Ending { spent, counts_step, ..self.verified() }));
+            }
             let why = "the model returned a response without text, also when it was asked again";
             let error = TurnError::new("empty_answer", why, true);
             return Ok(Some(Ending { message: Some(message), spent, counts_step, ..Ending::failed(error) }));

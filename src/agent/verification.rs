@@ -17,7 +17,7 @@ use crate::types::{
     Category, Effect, EventKind, Message, Part, Role, StopReason, ToolCall, ToolOutcome, ToolSpec,
     Verification,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// The tools that edit something other than files of the agent's work.
@@ -67,15 +67,23 @@ impl ReactAgent<'_> {
 
     /// Returns the ending of a turn whose reply was complete before its verification.
     pub(super) fn verified(&self) -> Ending {
-        let state = self.cx.session.state();
-        let schema = state.activity.turn.as_ref().and_then(|turn| turn.options.output_schema.clone());
-        let messages = self.cx.session.messages();
-        let spoke = |message: &&Rc<Message>| message.role == Role::Assistant && !message.text().is_empty();
-        let reply = messages.iter().rev().find(spoke);
-        let output =
-            schema.zip(reply).and_then(|(schema, reply)| structured::parse(&schema, &reply.text()).ok());
-        Ending { output, ..Ending::new(StopReason::End) }
+        Ending { output: output(self.cx), ..Ending::new(StopReason::End) }
     }
+}
+
+/// Returns whether the model has given a reply, whose changes the server then verified.
+pub(super) fn has_reply(cx: &RuntimeContext) -> bool {
+    cx.session.state().activity.turn.as_ref().is_some_and(|turn| turn.verifications > 0)
+}
+
+/// Returns the reply of a turn before its verification as JSON, if it was to match a schema.
+pub(super) fn output(cx: &RuntimeContext) -> Option<Value> {
+    let state = cx.session.state();
+    let turn = state.activity.turn.as_ref().filter(|turn| turn.verifications > 0)?;
+    let schema = turn.options.output_schema.as_ref()?;
+    let messages = cx.session.messages();
+    let spoke = |message: &&Rc<Message>| message.role == Role::Assistant && !message.text().is_empty();
+    structured::parse(schema, &messages.iter().rev().find(spoke)?.text()).ok()
 }
 
 /// Returns why the changes of the turn do not count as verified.
@@ -112,7 +120,9 @@ fn changes(agent: &HarnessAgent, cx: &RuntimeContext, verify: &Verify) -> Result
             if !matches!(outcome, ToolOutcome::Denied { .. }) {
                 newest.get_or_insert((outcome.is_error(), has_changed));
             }
-        } else if agent.spec(state.client_tools(), &name).is_some_and(changes_files) && may_have_run(&outcome)
+        } else if let Some(spec) = agent.spec(state.client_tools(), &name)
+            && changes_files(spec)
+            && may_have_run(spec, &outcome)
         {
             found.are_new |= !was_called;
             has_changed = true;
@@ -135,7 +145,12 @@ fn changes_files(spec: &ToolSpec) -> bool {
         && !NO_FILES.contains(&spec.name.as_str())
 }
 
-/// Returns whether a call with this outcome may have had its effect.
-fn may_have_run(outcome: &ToolOutcome) -> bool {
-    !matches!(outcome, ToolOutcome::Denied { .. } | ToolOutcome::Failure { .. })
+/// Returns whether a call with this outcome may have changed files. A tool that edits files fails before it changes any; a
+/// command may fail in the middle.
+fn may_have_run(spec: &ToolSpec, outcome: &ToolOutcome) -> bool {
+    match outcome {
+        ToolOutcome::Denied { .. } => false,
+        ToolOutcome::Failure { .. } => spec.category == Category::Execute,
+        _ => true,
+    }
 }

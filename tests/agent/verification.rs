@@ -13,8 +13,8 @@ use edge_harness::platform::in_memory::{
     models::{answer, call},
 };
 use edge_harness::types::{
-    BudgetPatch, CallId, Category, Decision, Effect, Part, Policy, Role, StopReason, ToolOutcome,
-    TurnOptions, TurnStatus, Verification, WaitKind,
+    BudgetPatch, CallId, Category, Decision, Effect, ModelRequest, Part, Policy, Role, StopReason, Thinking,
+    ToolOutcome, TurnOptions, TurnStatus, Verification, WaitKind,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -141,6 +141,63 @@ fn a_model_that_repairs_nothing_is_not_verified_again() {
     let (stage, _) = begin(steps);
     fail(&stage);
     assert_eq!(ended(&stage), ("I cannot repair this.".into(), Some(Verification::Failed)));
+}
+
+#[test]
+fn a_reply_is_kept_when_nothing_follows_a_failed_verification() {
+    let steps = || vec![vec![write("a")], vec![Part::text("Done.")]];
+    let silent = (0..4).map(|_| Vec::new());
+    let (silent, _) = begin(steps().into_iter().chain(silent).collect());
+    fail(&silent);
+    assert_eq!(ended(&silent), ("Done.".into(), Some(Verification::Failed)));
+
+    let (over, _) = stage(steps());
+    let budget = BudgetPatch { max_tokens: Some(5), ..BudgetPatch::default() };
+    over.post_with("t1", "go", budget, TurnOptions::default());
+    fail(&over);
+    over.settle();
+    over.check();
+    let end = over.end("t1");
+    assert_eq!((end.stop_reason, end.reply.unwrap().text), (StopReason::Tokens, "Done.".to_owned()));
+    assert_eq!(end.verification, Some(Verification::Failed));
+}
+
+#[test]
+fn a_command_that_fails_may_have_changed_files() {
+    let run = json!({"name": "run", "description": "Runs.", "effect": "destructive", "category": "execute"});
+    let run = Rc::new(ExternalTool::new(serde_json::from_value(run).unwrap()).unwrap());
+    let steps = vec![vec![call("r", "run", json!({}))], vec![Part::text("Done.")]];
+    let (stage, _) =
+        staged(steps, move |builder| verifying(builder).dyn_tool(check()).dyn_tool(Rc::clone(&run) as Rc<_>));
+    stage.permit(|own| {
+        own.categories.insert(Category::Execute, Policy::Allow);
+    });
+    stage.post("t1", "go");
+    stage.settle_waiting();
+    reply(&stage, &CallId::from("r"), CallAnswer::Failure("It ran out of time.".into())).unwrap();
+    pass(&stage);
+    assert_eq!(ended(&stage), ("Done.".into(), None));
+}
+
+#[test]
+fn a_turn_that_a_critique_ends_is_verified() {
+    let script = |request: &ModelRequest| {
+        let said = match step_of(request) {
+            _ if request.tail.contains("Look back") => Part::text("STOP, it is done."),
+            0 => write("a"),
+            _ => Part::text("Done."),
+        };
+        answer(vec![said])
+    };
+    let (stage, _) = Stage::scripted(script, |builder| {
+        let verify = Some(Verify { tool: "check".into(), attempts: 2 });
+        let settings = Settings { verify, think: Thinking::Low, reflect_every: 1, ..Settings::default() };
+        builder.settings(settings).dyn_tool(check())
+    });
+    stage.host().create(meta(stage.host().now())).unwrap();
+    stage.post("t1", "go");
+    pass(&stage);
+    assert_eq!(ended(&stage), ("Done.".into(), None));
 }
 
 #[test]
