@@ -17,7 +17,7 @@ use super::protocol::{
 };
 use super::server::McpServer;
 use crate::ports::AllowedHosts;
-use crate::types::{Invalid, TenantId, ToolProgress, UserId, expiring::Expiring};
+use crate::types::{Invalid, TenantId, Timestamp, ToolProgress, UserId, expiring::Expiring};
 use serde_json::{Map, Value, json};
 use std::{
     cell::{Cell, RefCell},
@@ -54,8 +54,8 @@ pub struct Connection {
     sessions: Expiring<Option<String>>,
     next_id: Cell<u64>,
     is_newly_connected: Cell<bool>,
-    /// Whether the legacy server may have a stream for each session.
-    has_stream: Cell<bool>,
+    /// Until when the stream of a legacy session is not opened.
+    no_stream_until: Cell<Timestamp>,
 }
 
 /// How the server speaks.
@@ -149,7 +149,7 @@ impl Connection {
             sessions: Expiring::new(MAX_SESSIONS),
             next_id: Cell::new(1),
             is_newly_connected: Cell::default(),
-            has_stream: Cell::new(true),
+            no_stream_until: Cell::default(),
         }
     }
 
@@ -259,6 +259,11 @@ impl Connection {
         user: &UserId,
     ) -> Result<bool, McpError> {
         oauth::confirm(&self.ports, &self.subject(user)?, request, code).await
+    }
+
+    /// Returns whether the calls of a caller share a session with the server, in which it may ask questions.
+    pub(super) fn has_session(&self) -> bool {
+        matches!(&*self.era.borrow(), Some(Era::Legacy { has_sessions: true, .. }))
     }
 
     /// Returns whether calls of a user may use this connection.

@@ -127,8 +127,9 @@ impl DynTool for McpTool {
         if self.is_checked {
             object_schema::check(&self.spec.parameters, args)?;
         }
-        // Reads of a server may run concurrently.
-        Ok(Vec::new())
+        // Reads of a server may run concurrently, unless one could get the question of another.
+        let has_session = self.connection.has_session();
+        Ok(has_session.then(|| tool_prefix(self.connection.name())).into_iter().collect())
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {

@@ -3,7 +3,7 @@
 use super::super::elicitation;
 use super::super::endpoint::Target;
 use super::super::error::McpError;
-use super::super::message::{Incoming, Reader};
+use super::super::message::{Incoming, MAX_LIST_BYTES, Reader};
 use super::super::oauth::Tokens;
 use super::super::protocol::SESSION_HEADER;
 use super::{Connection, Outgoing, UNKNOWN_METHOD};
@@ -21,6 +21,10 @@ use std::time::Duration;
 const MAX_ASKED: usize = 16;
 /// How long a server is given to open the stream of a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// For how long the stream is not opened again if the server does not open it.
+const NO_STREAM: Duration = Duration::from_mins(5);
+/// How long a server is given to accept a message that is not a request.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The code of the response to a question that a person has not answered yet.
 const NOT_ANSWERED: i64 = -32000;
 
@@ -38,25 +42,23 @@ impl Connection {
         let on_question = outgoing.on_question;
         let work = self.exchange(headers.clone(), outgoing, outgoing.params.clone(), on_question);
         let has_session = headers.iter().any(|(name, _)| name == SESSION_HEADER);
-        if on_question.is_none() || !has_session || !self.has_stream.get() {
+        let clock = self.ports.clock.as_ref();
+        if on_question.is_none() || !has_session || clock.now() < self.no_stream_until.get() {
             return work.await;
         }
         // Before the request, because a server drops what it cannot send.
-        let opened = within(self.ports.clock.as_ref(), OPEN_TIMEOUT, self.open_stream(&headers)).await;
-        let (target, response) = match opened {
+        let (target, response) = match within(clock, OPEN_TIMEOUT, self.open_stream(&headers)).await {
             Ok(Ok(opened)) => opened,
-            Ok(Err(error)) => {
-                // With another status, the stream of another call may be open, or the session may have ended.
-                self.has_stream.set(!matches!(error, McpError::Status { status: 405, .. }));
+            // The server has no streams, or is slow.
+            Ok(Err(McpError::Status { status: 405, .. })) | Err(_) => {
+                self.no_stream_until.set(clock.now() + NO_STREAM);
                 return work.await;
             }
-            Err(_unfinished) => {
-                self.has_stream.set(false);
-                return work.await;
-            }
+            // The session may have ended, which the request finds out.
+            Ok(Err(_)) => return work.await,
         };
         let listened = async {
-            let mut reader = Reader::new(response, &target.redaction, outgoing.max_bytes).await?;
+            let mut reader = Reader::new(response, &target.redaction, MAX_LIST_BYTES).await?;
             self.result(&mut reader, outgoing.id, None, on_question, &headers).await
         };
         pin_mut!(work, listened);
@@ -112,7 +114,10 @@ impl Connection {
         headers: &[(String, String)],
     ) -> Result<Value, McpError> {
         // If one is lost, the server decides what becomes of the client's request.
-        let send = async |message: Value| drop(self.send(headers.to_vec(), &message).await);
+        let send = async |message: Value| {
+            let sent = self.send(headers.to_vec(), &message);
+            drop(within(self.ports.clock.as_ref(), SEND_TIMEOUT, sent).await);
+        };
         let mut asked = 0;
         while asked <= MAX_ASKED {
             let (theirs, method, params) = match reader.next(id).await? {
