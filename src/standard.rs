@@ -177,7 +177,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));
     let maintenance = MemoryMaintenance(parts.memories);
     builder = builder.built_in_follow_up(index);
-    // Compaction comes before the extraction of facts, which may be postponed for hours.
+    // The others come before the extraction of facts, which may be postponed for hours.
     builder = match parts.context {
         ContextSettings::Compaction(settings) => {
             builder.context_strategy(Compaction::new(settings, Summarizer::new(models, clock, entropy)))
@@ -187,13 +187,13 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         }
         ContextSettings::None => builder,
     };
+    if let Some(count) = count {
+        builder = builder.built_in_follow_up(count);
+    }
     if learns {
         builder = builder.built_in_follow_up(flush);
     }
     builder = builder.built_in_follow_up(maintenance);
-    if let Some(count) = count {
-        builder = builder.built_in_follow_up(count);
-    }
     if let Some(chars) = evict_over {
         builder = builder.built_in(Rc::new(ToolResultEviction(chars)));
     }

@@ -269,7 +269,11 @@ impl Workspace {
         let tree = &**self.layer(skill.layer);
         write_all(tree, files).await?;
         if skill.is_learned {
-            usage::start(tree, &skill.name, now).await?;
+            match usage::start(tree, &skill.name, now).await {
+                // The skill is there. Without a known usage it does not age.
+                Ok(()) | Err(FileError::Conflict | FileError::Full | FileError::Quota(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let (last, others): (Vec<&Entry>, Vec<&Entry>) =
             draft.entries.iter().partition(|entry| draft.inside(&entry.path) == layout::SKILL_FILE);
