@@ -87,7 +87,7 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// Creates a request that changes nothing.
+    /// Creates a request that changes nothing, and that no session makes.
     fn read(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
         let max_bytes = MAX_LIST_BYTES;
         let (name, headers, is_sent) = (None, Vec::new(), Cell::default());
@@ -114,20 +114,8 @@ impl<'a> Outgoing<'a> {
         headers: Vec<(String, String)>,
     ) -> Self {
         let params = Map::from_iter([("name".into(), name.into()), ("arguments".into(), args.into())]);
-        let (method, max_bytes) = ("tools/call", MAX_BYTES);
-        let (name, is_sent) = (Some(name), Cell::default());
-        Self {
-            caller,
-            id,
-            method,
-            params,
-            name,
-            headers,
-            max_bytes,
-            is_sent,
-            on_progress: None,
-            on_question: None,
-        }
+        let name = Some(name);
+        Self { caller, name, headers, max_bytes: MAX_BYTES, ..Self::read(id, "tools/call", params) }
     }
 }
 

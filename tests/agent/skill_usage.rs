@@ -104,7 +104,7 @@ fn an_unused_skill_comes_last_and_then_leaves_the_prompt_until_it_is_loaded() {
     }
     let line = |name: &str| format!("- {name}: Of {name}.\n");
     let list = |names: &[&str]| names.iter().map(|name| line(name)).collect::<String>();
-    // Nobody knows when they were used, so their clock only starts.
+    // Their last use is unknown, so their clock starts now.
     days(&stage, 200);
     run(&stage, "t1", LOAD);
     assert_eq!(listed(&models), list(&["a", "b", "c"]));

@@ -100,7 +100,7 @@ fn a_learned_skill_ages_from_its_promotion() {
     }
     let (_, usage) = read(&stage, "skills/_usage.json?user=ann");
     assert_eq!(usage["deploy"]["uses"], 0);
-    // A new version is as good as new, and keeps the count.
+    // A new version ages from its promotion, and keeps the count.
     let counted = json!({ "deploy": { "uses": 3, "last_used": usage["deploy"]["learned_at"], "learned_at": usage["deploy"]["learned_at"] } });
     put(&stage, "skills/_usage.json?user=ann", &counted.to_string());
     put(&stage, "skills/_drafts/deploy/SKILL.md?user=ann", learned);

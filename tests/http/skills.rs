@@ -146,7 +146,7 @@ fn a_proposed_skill_is_used_once_it_is_promoted() {
     bob.say("hi");
     assert_eq!(listed(&system_text(&world.received("bob")[0])), "- deploy: Deploys.\n");
 
-    // Nobody has used it for long, until Bob loads it by its name.
+    // No turn has loaded it for 90 days, until one of Bob loads it by its name.
     let old = "2020-01-01T00:00:00.000Z";
     let usage = json!({"deploy": {"uses": 1, "last_used": old, "learned_at": old}});
     put(&client, "skills/_usage.json?layer=shared", &usage.to_string());

@@ -1,4 +1,4 @@
-//! Sends a message to the server, and reads until the result. Meanwhile the server can ask the client.
+//! Sends a request to the server and reads its result. Responds to the requests that the server makes before that.
 
 use super::super::elicitation;
 use super::super::endpoint::Target;

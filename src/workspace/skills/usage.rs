@@ -1,9 +1,9 @@
 //! The usage of learned skills, and the state that follows from it.
 //!
 //! A learned skill is one that the agent has proposed and a person has promoted; its front matter says so. Its usage is
-//! stored in one file of its layer, which is read together with the skills. A skill that nobody has used for some time is
-//! stale, and later archived. The state is computed from the usage and the time, so nothing is moved or deleted. The skills
-//! of the template never age, nor does a skill whose usage is unknown.
+//! stored in one file of its layer, which is read together with the skills. A skill that no
+//! turn has loaded for 30 days is stale, and after 90 days it is archived. The state is computed from the usage and the
+//! time, so nothing is moved or deleted. The skills of the template never age, nor does a skill whose usage is unknown.
 
 use crate::ports::{
     FileError, Filesystem,
