@@ -21,6 +21,7 @@ mod inbox;
 mod jobs;
 mod maintenance;
 mod queue;
+mod requests;
 mod resolved;
 mod streams;
 pub mod suspensions;
@@ -52,7 +53,9 @@ use agent::Bound;
 use futures::{
     FutureExt,
     future::{AbortHandle, LocalBoxFuture, WeakShared},
+    lock::Mutex,
 };
+pub use requests::InFlight;
 use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
@@ -167,6 +170,10 @@ pub struct SessionHost {
     asks: RefCell<BTreeSet<CallId>>,
     /// The task that serves the streams of a session.
     streams: RefCell<Option<(Weak<Session>, AbortHandle)>>,
+    /// Held while the session is erased.
+    erasure: Mutex<()>,
+    /// Number of requests of clients in flight.
+    in_flight: Rc<Cell<usize>>,
 }
 
 impl SessionHost {
@@ -189,6 +196,8 @@ impl SessionHost {
             inbox_sent_at: Cell::default(),
             asks: RefCell::default(),
             streams: RefCell::new(None),
+            erasure: Mutex::default(),
+            in_flight: Rc::default(),
         })
     }
 

@@ -43,6 +43,7 @@ use std::rc::Rc;
 /// The problem to respond with.
 pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
     let found = routes::find(asked.request.method(), asked.request.uri().path())?;
+    host.await_erasure().await;
     let handler = match &found.route.handler {
         Handler::Session(_, handler)
         | Handler::NewSession(_, handler)
@@ -70,7 +71,7 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     }
     // A concurrent request may have created the session, or moved it to another version.
     host.load_agent().await?;
-    let call = Call::enter(host, asked, found.params, key)?;
+    let call = Call::enter(host, asked, found.params, key).await?;
     if !call.is_readable() {
         // Nothing of the session may change. The handler checks its owner first, so that only the owner learns
         // that it exists.

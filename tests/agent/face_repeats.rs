@@ -410,6 +410,11 @@ fn a_refused_message_leaves_no_session() {
         let refused = send(&stage, RESPONSES, &[], &body).map(drop).unwrap_err();
         assert_eq!(refused.code, ErrorCode::ValidationFailed);
         assert!(stage.host().open().unwrap().is_none(), "{body}");
+        // Another request may be about to use the session.
+        let other = stage.host().count_in_flight();
+        assert!(send(&stage, RESPONSES, &[], &body).is_err());
+        assert!(stage.host().open().unwrap().is_some(), "{body}");
+        drop(other);
     }
 }
 

@@ -21,6 +21,7 @@ mod continuations;
 mod crash;
 mod denials;
 mod discipline;
+mod erasure;
 mod eviction;
 mod face_children;
 mod face_repeats;

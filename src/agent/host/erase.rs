@@ -23,6 +23,7 @@ impl SessionHost {
     /// # Errors
     /// When a newer version has written the session, or a store fails. Repeating the call erases the rest.
     pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
+        let _erasing = self.erasure.lock().await;
         // It may have stored things that this version would leave behind.
         check_schema(self.ports.store.as_ref())?;
         self.kernel.borrow_mut().erasing = true;

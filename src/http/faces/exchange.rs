@@ -149,9 +149,9 @@ impl Exchange {
         meta.ephemeral = self.is_ephemeral;
         let turns = transcript.turns();
         transcript.create(call, meta).await?;
-        let posted = post(&call.again()?, message, files, &mode).await;
+        let posted = post(&call.again().await?, message, files, &mode).await;
         if posted.as_ref().is_err_and(|problem| !problem.started_turn) {
-            discard(&call.again()?, turns).await?;
+            discard(&call.again().await?, turns).await?;
         }
         posted.map_err(repeatable)
     }
@@ -203,13 +203,16 @@ async fn post(
     // A repeated message is not posted, so its files are not stored again.
     let files = if turns::is_repeated(call, session)? { Vec::new() } else { files };
     let message = with_files(call, message, files).await?;
-    turns::post_as(&call.again()?, mode, &|| Ok(message.clone())).await
+    let call = call.again().await?;
+    // It may have been deleted meanwhile. Only the request that creates a session knows how it begins.
+    call.session_of(message.user.clone())?;
+    turns::post_as(&call, mode, &|| Ok(message.clone())).await
 }
 
-/// Erases a session that was created for a message which is refused, unless another request uses it.
+/// Erases a session that was created for a message which is refused, unless another request uses it or is about to.
 async fn discard(call: &Call<'_>, turns: usize) -> Result<(), Problem> {
     let Ok(session) = call.session() else { return Ok(()) };
-    let is_unused = {
+    let is_unused = call.host.in_flight() == 1 && {
         let activity = &session.state().activity;
         activity.turn.is_none() && activity.queue.is_empty() && activity.totals.turns == turns as u64
     };

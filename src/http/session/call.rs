@@ -1,6 +1,6 @@
 //! The context of the handlers of a session.
 
-use crate::agent::SessionHost;
+use crate::agent::{SessionHost, host::InFlight};
 use crate::http::idempotency::RequestKey;
 use crate::http::owner::{agent_of, check_user, user_of};
 use crate::http::pattern::Params;
@@ -41,6 +41,7 @@ pub struct Call<'a> {
     /// The session of this object, or the owner of a session that this version cannot read. Either may belong
     /// to another user.
     session: Found,
+    in_flight: Rc<InFlight>,
 }
 
 /// A looked up session; see [`Call`].
@@ -48,28 +49,32 @@ type Found = Result<Option<Rc<Session>>, (Owner, OpenError)>;
 
 impl<'a> Call<'a> {
     /// Looks up the session, and recovers a turn that was interrupted. This is the only place where a request
-    /// of a client enters a session.
+    /// of a client enters a session. Waits while it is erased.
     ///
     /// # Errors
     /// A failed store.
-    pub fn enter(
+    pub async fn enter(
         host: &'a Rc<SessionHost>,
         asked: &'a SessionRequest,
         params: Params,
         key: Option<RequestKey>,
     ) -> Result<Self, Problem> {
+        host.await_erasure().await;
         let session = look_up(host)?;
+        let in_flight = Rc::new(host.count_in_flight());
         let SessionRequest { principal, session: session_id, id: request_id, request } = asked;
-        Ok(Self { host, principal, session_id, request_id, request, params, key, session })
+        Ok(Self { host, principal, session_id, request_id, request, params, key, session, in_flight })
     }
 
-    /// Looks up the session again, after an await.
+    /// Looks up the session again, after an await. Waits while it is erased.
     ///
     /// # Errors
     /// As for [`Call::enter`].
-    pub fn again(&self) -> Result<Self, Problem> {
+    pub async fn again(&self) -> Result<Self, Problem> {
+        self.host.await_erasure().await;
         let session = look_up(self.host)?;
-        Ok(Self { session, params: self.params.clone(), key: self.key.clone(), ..*self })
+        let in_flight = Rc::clone(&self.in_flight);
+        Ok(Self { session, params: self.params.clone(), key: self.key.clone(), in_flight, ..*self })
     }
 
     /// Returns whether this version can read the session, or there is none.

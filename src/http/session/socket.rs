@@ -102,7 +102,7 @@ async fn run(
     };
     host.read_deletion().await;
     host.load_agent().await?;
-    let call = Call::enter(host, &asked, Params::default(), None)?;
+    let call = Call::enter(host, &asked, Params::default(), None).await?;
     // A late command must not create a deleted session again.
     call.session()?;
     host.apply_tenant_policy(&socket.principal.tenant, &socket.principal.policy)?;

@@ -55,7 +55,7 @@ pub async fn post_as(
     // Checked before, so that a refused message costs no call, and again afterwards, because other requests may have
     // changed the session in between.
     let admittance = host.admit(tenant, id, session.as_ref(), &message.post.budget).await?;
-    let started = call.again().and_then(|call| match prepare(&call, mode, read()?)? {
+    let started = call.again().await.and_then(|call| match prepare(&call, mode, read()?)? {
         Prepared::Replayed(replayed) => Ok(Err(replayed)),
         Prepared::Message(message) if message.session.is_none() && session.is_some() => {
             Err(Problem::not_found("session"))

@@ -82,7 +82,7 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
         None => None,
     };
     // The session may have changed in the meantime.
-    let call = &call.again()?;
+    let call = &call.again().await?;
     let session = call.session()?;
     if moved.is_some() {
         host.check_busy(session, OnBusy::Reject)?;

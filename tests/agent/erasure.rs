@@ -1,0 +1,98 @@
+//! Requests to a session that is being erased.
+
+use crate::http::{read_data, request, stream, whole};
+use crate::scripts::says;
+use crate::stage::{NOW, Stage, ms};
+use edge_harness::agent::{
+    FollowUp, RuntimeContext,
+    follow_up::{FollowUpContext, Progress},
+};
+use edge_harness::http::{Response, session, session::call::SessionRequest};
+use edge_harness::platform::in_memory::{ManualClock, ScriptedModels};
+use edge_harness::ports::Clock;
+use edge_harness::types::{BoxError, ErrorCode, Owner, Problem, SessionId};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use std::{cell::RefCell, rc::Rc};
+
+/// Has data whose erasure takes a second.
+#[derive(Clone)]
+struct SlowToErase(ManualClock);
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for SlowToErase {
+    fn name(&self) -> &'static str {
+        "slow_to_erase"
+    }
+
+    fn is_due(&self, _cx: &RuntimeContext) -> bool {
+        false
+    }
+
+    async fn run(&self, _cx: &FollowUpContext) -> Result<Progress, BoxError> {
+        Ok(Progress::Done(Vec::new()))
+    }
+
+    async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, BoxError> {
+        self.0.sleep(ms(1_000)).await;
+        Ok(false)
+    }
+}
+
+/// A session that is being erased.
+fn stage() -> Stage {
+    let clock = ManualClock::at(NOW);
+    let (models, slow) = (Rc::new(ScriptedModels::new(|_| says("Hello"))), SlowToErase(clock.clone()));
+    let stage = Stage::with(clock, models, move |builder| builder.follow_up(slow.clone()));
+    stage.post("t1", "one");
+    stage.settle();
+    let host = stage.host();
+    stage.host().spawn(async move { host.erase(&"t".into(), &"s".into()).await.unwrap() });
+    stage.tick(ms(10));
+    stage
+}
+
+/// Sends a request. Its response arrives later.
+fn begin(stage: &Stage, asked: SessionRequest) -> Rc<RefCell<Option<Result<Response, Problem>>>> {
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    stage.run();
+    found
+}
+
+fn post(route: &str, body: &serde_json::Value) -> SessionRequest {
+    request(route, "", &[], body.to_string())
+}
+
+#[test]
+fn a_message_begins_a_new_session_when_the_old_one_is_erased() {
+    let ui = json!({"id": "s", "messages": [{"role": "user", "parts": [{"type": "text", "text": "two"}]}]});
+    for (route, body) in [("POST /messages", json!({"content": "two"})), ("POST /api/chat", ui)] {
+        let stage = stage();
+        let response = begin(&stage, post(route, &body));
+        assert!(response.borrow().is_none(), "{route} waits");
+        stage.live(ms(2_000));
+        let response = response.take().unwrap().unwrap();
+        if route == "POST /api/chat" {
+            let (events, has_ended) = read_data(&stage, &mut stream(response), 1_000);
+            assert!(has_ended && events.last().unwrap() == "[DONE]", "{events:?}");
+        } else {
+            assert_eq!(whole(response)["status"], "completed");
+        }
+        let started = stage.records().into_iter().filter(|record| record["type"] == "turn.started");
+        let said: Vec<_> = started.map(|record| record["message"]["parts"][0]["text"].clone()).collect();
+        assert_eq!(said, ["two"], "{route}");
+    }
+}
+
+#[test]
+fn a_second_erasure_finds_no_session() {
+    let stage = stage();
+    let [again, read] = ["DELETE ", "GET "].map(|route| begin(&stage, request(route, "", &[], "")));
+    assert!(again.borrow().is_none() && read.borrow().is_none());
+    stage.live(ms(3_000));
+    for response in [again, read] {
+        assert_eq!(response.take().unwrap().map(drop).unwrap_err().code, ErrorCode::NotFound);
+    }
+}
