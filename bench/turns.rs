@@ -9,6 +9,7 @@ mod flood;
 mod growth;
 mod load;
 mod long;
+mod mcp;
 mod memory;
 mod report;
 #[path = "../tests/support/mod.rs"]
@@ -55,7 +56,7 @@ const SESSIONS_FOR_RSS: usize = 200;
 /// A part of the benchmark, selected by its name as an argument; without arguments all run.
 type Part = (&'static str, fn(&ModelServer, &mut Report));
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("loads", loads),
     ("faces", faces::all),
     ("session", session),
@@ -64,6 +65,7 @@ const PARTS: [Part; 10] = [
     ("memory", rss),
     ("growth", growth::all),
     ("search", memory::all),
+    ("mcp", mcp::all),
     ("long", |_, report| long::session(report)),
     ("flood", flood::all),
 ];
