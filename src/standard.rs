@@ -13,7 +13,7 @@ use crate::context::{
     compaction::{CompactionSettings, Summarizer},
     observation::{NoteTaker, ObservationSettings},
 };
-use crate::follow_ups::{MemoryFlush, MemoryMaintenance, SkillUsageCount, TurnIndex};
+use crate::follow_ups::{MemoryFlush, MemoryMaintenance, SessionFiles, SkillUsageCount, TurnIndex};
 use crate::hooks::{
     AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, UnavailableServers,
     UnusableAgent, WorkspaceContext,
@@ -116,6 +116,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let subagents = parts.settings.subagents.as_deref().map(Subagent::new);
     let kinds =
         parts.settings.subagents.as_deref().filter(|_| parts.settings.background != BackgroundTasks::Off);
+    let session_files = SessionFiles(Rc::clone(&parts.files));
     let in_background = kinds.map(subagent::in_background).unwrap_or_default();
     let evict_over = parts.settings.evict_over;
     #[cfg(feature = "fixtures")]
@@ -194,6 +195,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         builder = builder.built_in_follow_up(flush);
     }
     builder = builder.built_in_follow_up(maintenance);
+    builder = builder.built_in_follow_up(session_files);
     if let Some(chars) = evict_over {
         builder = builder.built_in(Rc::new(ToolResultEviction(chars)));
     }

@@ -33,7 +33,9 @@ use crate::ports::{
     Filesystem,
     filesystem::{Entry, File, FileError, FileResult, Precondition, Tree},
 };
-use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
+use crate::types::{
+    AgentId, FilePath, Owner, PathPrefix, SessionId, TenantId, Timestamp, UserId, WorkspaceOwner,
+};
 use bytes::Bytes;
 use overlay::Side;
 use serde::{Deserialize, Serialize};
@@ -143,13 +145,21 @@ impl Workspaces {
     /// Opens the workspace of a user with an agent. If given, `guard` is called before each write.
     pub fn open(&self, tenant: &TenantId, agent: &AgentId, user: &UserId, guard: Option<Guard>) -> Workspace {
         let owner = Owner { tenant: tenant.clone(), agent: agent.clone(), user: user.clone() };
+        self.open_for(&owner.into(), guard)
+    }
+
+    /// Opens a workspace. If given, `guard` is called before each write.
+    pub fn open_for(&self, workspace: &WorkspaceOwner, guard: Option<Guard>) -> Workspace {
+        let WorkspaceOwner { owner, session } = workspace;
         let scope = |scope: FileScope| -> Rc<dyn Filesystem> {
-            let tree = self.tree(tenant, &scope);
+            let tree = self.tree(&owner.tenant, &scope);
             Rc::new(guard.iter().cloned().fold(tree, StoredFiles::guarded))
         };
-        let own = scope(FileScope::User { agent: agent.clone(), user: user.clone() });
-        let own = self.wraps.iter().fold(own, |tree, wrap| wrap(&owner, tree));
-        let shared = scope(FileScope::Agent { agent: agent.clone() });
+        let own = scope(FileScope::of_workspace(workspace));
+        // The additional layers show what belongs to the user.
+        let wraps = self.wraps.iter().filter(|_| session.is_none());
+        let own = wraps.fold(own, |tree, wrap| wrap(owner, tree));
+        let shared = scope(FileScope::Agent { agent: owner.agent.clone() });
         let shared = Rc::new(Overlay { upper: shared, lower: Rc::clone(&self.template) });
         Workspace { layers: Overlay { upper: own, lower: shared } }
     }
@@ -193,6 +203,24 @@ impl Workspaces {
             }
         }
         Ok(trees < MAX_ERASED_TREES)
+    }
+
+    /// Removes the files of a session's own workspace, and returns whether there were any. A later
+    /// [`collect`](Self::collect) removes large contents.
+    ///
+    /// # Errors
+    /// Returns an error when the table is unavailable.
+    pub async fn erase_session(&self, owner: &Owner, session: &SessionId) -> FileResult<bool> {
+        let workspace = WorkspaceOwner { owner: owner.clone(), session: Some(session.clone()) };
+        let tree = FileScope::of_workspace(&workspace).of(&owner.tenant);
+        let mut any = false;
+        loop {
+            let erased = self.stores.change(self.stores.table.clear(&tree, MAX_ERASED_ROWS)).await?;
+            any |= erased > 0;
+            if erased < MAX_ERASED_ROWS {
+                return Ok(any);
+            }
+        }
     }
 
     /// Removes a limited number of unreferenced objects and returns whether there may be more.

@@ -8,8 +8,8 @@ use crate::session::{
 };
 use crate::types::{
     AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode,
-    Owner, PlanRef, SessionId, SessionState, Source, Spawned, TaskView, TenantId, Timestamp, ToolOutcome,
-    ToolProgress, TurnId, UserId, Wait,
+    Owner, PlanRef, SessionId, SessionState, Source, Spawned, SubagentKind, TaskView, TenantId, Timestamp,
+    ToolOutcome, ToolProgress, TurnId, UserId, Wait, WorkspaceOwner,
 };
 use bytes::Bytes;
 use futures::{
@@ -56,6 +56,8 @@ pub struct RuntimeContext {
     pub state_rules: Rc<StateRules>,
     /// The volatile state of the turn.
     pub state: Rc<RuntimeState>,
+    /// The kind of subagent, in a session of one.
+    pub(crate) kind: Option<Rc<SubagentKind>>,
     pub(super) finish_follow_ups: FinishFollowUps,
 }
 
@@ -63,6 +65,16 @@ impl RuntimeContext {
     /// Returns the tenant, the agent and the user.
     pub fn owner(&self) -> Owner {
         Owner { tenant: self.tenant.clone(), agent: self.agent.clone(), user: self.user.clone() }
+    }
+
+    /// Returns the workspace that the session works on.
+    pub fn workspace(&self) -> WorkspaceOwner {
+        self.session.state().meta.workspace()
+    }
+
+    /// Returns whether the session may have the skill of this name, which the agent has.
+    pub fn admits_skill(&self, name: &str) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind.admits_skill(name))
     }
 
     /// Returns the session's id.
@@ -163,6 +175,8 @@ pub struct ToolContext {
     pub cancel: CancelToken,
     /// Read access to the session's artifacts.
     pub artifacts: ArtifactReader,
+    /// The workspace that the session works on.
+    pub workspace: WorkspaceOwner,
     /// The agent's modes.
     pub modes: Rc<Modes>,
     /// The call's write access to the session.
@@ -174,6 +188,7 @@ pub struct ToolContext {
     pub shown: Value,
     /// What the call has stored with `ToolContext::wait`, if it was suspended while it ran.
     pub progress: Option<Value>,
+    kind: Option<Rc<SubagentKind>>,
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
@@ -220,6 +235,8 @@ impl ToolContext {
             gate: WriteGate::new(cx, cancel.clone()),
             cancel,
             artifacts: ArtifactReader::new(&cx.artifacts),
+            workspace: cx.workspace(),
+            kind: cx.kind.clone(),
             modes: Rc::clone(&cx.modes),
             answer: None,
             shown: Value::Null,
@@ -233,6 +250,11 @@ impl ToolContext {
             empty_waits: cx.state.empty_waits(),
             wait: Rc::default(),
         }
+    }
+
+    /// Returns whether the session may have the skill of this name, which the agent has.
+    pub fn admits_skill(&self, name: &str) -> bool {
+        self.kind.as_ref().is_none_or(|kind| kind.admits_skill(name))
     }
 
     /// Returns the counter of the work of the turn's searches, which calls share because searches of a wave

@@ -62,6 +62,7 @@ fn follow_up_context(cx: &ContextHandle, seen: u64, until: u64) -> FollowUpConte
     let state = cx.session.state();
     FollowUpContext {
         owner: cx.owner.clone(),
+        workspace: state.meta.workspace(),
         session_id: state.meta.id.clone(),
         created_at: state.meta.created_at,
         model: state.meta.model.clone(),

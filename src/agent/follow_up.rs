@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ports::{Clock, session_store::Select};
 use crate::session::{Draft, Session};
-use crate::types::{BoxError, EventKind, Owner, Record, SessionId, StorageQuota, Timestamp};
+use crate::types::{BoxError, EventKind, Owner, Record, SessionId, StorageQuota, Timestamp, WorkspaceOwner};
 use async_trait::async_trait;
 use futures::{
     future::{Either, select},
@@ -145,6 +145,8 @@ impl Hook for FollowUpHook {
 pub struct FollowUpContext {
     /// The tenant, user and agent of the session.
     pub owner: Owner,
+    /// The workspace that the session works on.
+    pub workspace: WorkspaceOwner,
     /// The session's id.
     pub session_id: SessionId,
     /// When the session was created.

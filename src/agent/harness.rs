@@ -15,8 +15,8 @@ use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::{Modes, window::Bounds};
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
-    Budget, FilePath, GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionMeta, SessionState,
-    TenantLimits, ToolSpec, WaitKind,
+    Budget, FilePath, GeneratedId, Message, Mode, ModelError, Role, Rules, SessionMeta, SessionState,
+    SubagentKind, TenantLimits, ToolSpec, WaitKind, WorkspaceOwner,
 };
 use futures::{FutureExt, future::join_all};
 use serde_json::Value;
@@ -159,12 +159,17 @@ impl HarnessAgent {
         };
         add(state.activity.turn.as_ref().map_or("", |turn| &turn.options.instructions));
         add(self.mode(state).and_then(|mode| mode.instructions.as_deref()).unwrap_or_default());
-        if let Some(parent) = state.meta.parent.as_ref().filter(|parent| !parent.forked) {
+        if state.meta.parent.as_ref().is_some_and(|parent| !parent.forked) {
             add(SUBAGENT);
-            let kind = self.settings.subagents.iter().flatten().find(|kind| kind.id == parent.agent);
-            add(kind.map_or("", |kind| &kind.instructions));
+            add(self.kind_of(&state.meta).map_or("", |kind| &kind.instructions));
         }
         system
+    }
+
+    /// Returns the kind of subagent of a session; `None` also for the kind `general-purpose` and for a fork of the parent.
+    pub(super) fn kind_of(&self, meta: &SessionMeta) -> Option<&SubagentKind> {
+        let parent = meta.parent.as_ref().filter(|parent| !parent.forked)?;
+        self.settings.subagents.iter().flatten().find(|kind| kind.id == parent.agent)
     }
 
     /// Returns the rules for the state of a session.
@@ -187,10 +192,10 @@ impl HarnessAgent {
         &self.follow_ups
     }
 
-    /// Starts the reads of the hooks for a turn of this owner.
-    pub(super) fn prefetch(&self, owner: &Owner) -> Option<Prefetch> {
+    /// Starts the reads of the hooks for a turn that works on this workspace.
+    pub(super) fn prefetch(&self, workspace: &WorkspaceOwner) -> Option<Prefetch> {
         let hooks = self.hooks.at(HookEvent::PreReasoning).iter();
-        let reads: Vec<_> = hooks.filter_map(|hook| hook.prefetch(owner)).collect();
+        let reads: Vec<_> = hooks.filter_map(|hook| hook.prefetch(workspace)).collect();
         if reads.is_empty() {
             return None;
         }

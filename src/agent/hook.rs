@@ -9,8 +9,8 @@
 use super::{HookDraft, RuntimeContext};
 use crate::session::artifacts::Stored;
 use crate::types::{
-    Message, ModelRequest, ModelResponse, Owner, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec,
-    TurnError, Usage,
+    Message, ModelRequest, ModelResponse, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec, TurnError,
+    Usage, WorkspaceOwner,
 };
 use async_trait::async_trait;
 use futures::future::LocalBoxFuture;
@@ -177,7 +177,7 @@ pub trait Hook {
     /// Starts reading what [`Hook::pre_reasoning`] will need, while the message that starts a turn is stored. It is
     /// polled before the message is stored, and awaited before the first model call. Only for hooks of
     /// [`HookEvent::PreReasoning`].
-    fn prefetch(&self, _owner: &Owner) -> Option<LocalBoxFuture<'static, ()>> {
+    fn prefetch(&self, _workspace: &WorkspaceOwner) -> Option<LocalBoxFuture<'static, ()>> {
         None
     }
 

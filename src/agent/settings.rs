@@ -3,7 +3,7 @@
 use crate::turn::ToolSelection;
 use crate::types::{
     BackgroundTasks, BudgetPatch, FilePath, Mode, Policy, Rules, SubagentKind, TenantLimits, Thinking,
-    ToolSpec,
+    ToolSpec, glob,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -215,8 +215,7 @@ impl Default for SkillSettings {
 impl SkillSettings {
     /// Returns whether the agent may have the skill of this name.
     pub fn admits(&self, name: &str) -> bool {
-        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fast_glob::glob_match(pattern, name));
-        self.enabled && !is_in(&self.deny) && (self.allow.is_empty() || is_in(&self.allow))
+        self.enabled && glob::admits(&self.allow, &self.deny, name)
     }
 }
 

@@ -53,7 +53,7 @@ impl SkillUsageCount {
 
     /// Counts the turns in one layer.
     async fn count(&self, cx: &FollowUpContext, layer: Layer, loads: &Loads) -> FileResult<()> {
-        let (view, now) = (self.workspaces.skills(&cx.owner).await?, cx.clock.now());
+        let (view, now) = (self.workspaces.skills(&cx.workspace).await?, cx.clock.now());
         let mut usage = known(&view, layer, now);
         let mut is_used = false;
         for skill in resolve(&view, |name| self.settings.admits(name)) {
@@ -66,10 +66,9 @@ impl SkillUsageCount {
         if !is_used {
             return Ok(());
         }
-        let (agent, user) = (cx.owner.agent.clone(), cx.owner.user.clone());
         let scope = match layer {
-            Layer::User => FileScope::User { agent, user },
-            Layer::Shared => FileScope::Agent { agent },
+            Layer::User => FileScope::of_workspace(&cx.workspace),
+            Layer::Shared => FileScope::Agent { agent: cx.owner.agent.clone() },
         };
         // The session may have been erased since the follow-up began.
         cx.ensure_active().map_err(|_| FileError::Closed)?;

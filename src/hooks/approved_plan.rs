@@ -19,8 +19,7 @@ impl ApprovedPlan {
     /// Returns whether the file is still the approved one. A file that cannot be read counts as changed.
     async fn is_unchanged(&self, plan: &PlanRef, cx: &RuntimeContext) -> bool {
         let Ok(path) = FilePath::parse(&plan.path) else { return false };
-        let owner = cx.owner();
-        let files = self.0.open(&owner.tenant, &owner.agent, &owner.user, None);
+        let files = self.0.open_for(&cx.workspace(), None);
         files.read(&path).await.is_ok_and(|(file, _)| file.entry.etag == plan.etag)
     }
 }
@@ -41,6 +40,10 @@ impl Hook for ApprovedPlan {
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let Some(plan) = cx.session.state().guidance.plan.clone() else { return Ok(()) };
+        // A plan is a file of the user, which a subagent with a workspace of its own cannot read.
+        if cx.workspace().session.is_some() {
+            return Ok(());
+        }
         let reminder = match self.is_unchanged(&plan, cx).await {
             true => format!("The user has approved the plan in `{}`: read it and follow it.", plan.path),
             false => format!(

@@ -70,18 +70,20 @@ impl Hook for Skills {
         if !event.request.tools.iter().any(|tool| tool.name == self.loader) {
             return Ok(());
         }
-        let owner = cx.owner();
-        let view = match self.glance.take_kept(&owner) {
+        let workspace = cx.workspace();
+        let view = match self.glance.take_kept(&workspace) {
             Some(view) => view,
             None => {
-                let (view, error) = self.glance.read_or_last(&owner).await;
+                let (view, error) = self.glance.read_or_last(&workspace).await;
                 if let Some(error) = error {
                     cx.state.sub_step_failed(self.name(), &error.to_string());
                 }
                 view
             }
         };
-        if let Some(skills) = render(&view, &self.settings, cx.clock.now()) {
+        if let Some(skills) =
+            render(&view, |name| self.settings.admits(name) && cx.admits_skill(name), cx.clock.now())
+        {
             event.request.system.push_str("\n\n");
             event.request.system.push_str(&skills);
         }
@@ -90,9 +92,9 @@ impl Hook for Skills {
 }
 
 /// Renders the list of skills; `None` if there are none. The operator's come first, and get room first.
-fn render(view: &View, settings: &SkillSettings, now: Timestamp) -> Option<String> {
+fn render(view: &View, admits: impl Fn(&str) -> bool, now: Timestamp) -> Option<String> {
     let (mut shared, mut own) = (Vec::new(), Vec::new());
-    let skills = resolve(view, |name| settings.admits(name)).into_iter();
+    let skills = resolve(view, admits).into_iter();
     let mut skills: Vec<_> = skills.map(|skill| (view.state_of(skill, now), skill)).collect();
     skills.retain(|(state, _)| *state != SkillState::Archived);
     // Stable: by name among those of the same state.

@@ -14,7 +14,7 @@ use crate::agent::{
     hook::{HookEvent, PreReasoning},
     settings::ContextSettings,
 };
-use crate::types::{FilePath, Owner, PathPrefix, TurnError};
+use crate::types::{FilePath, PathPrefix, TurnError, WorkspaceOwner};
 use crate::workspace::{
     glance::{GlanceOptions, WorkspaceGlance},
     layout,
@@ -83,16 +83,16 @@ impl Hook for WorkspaceContext {
         900
     }
 
-    fn prefetch(&self, owner: &Owner) -> Option<LocalBoxFuture<'static, ()>> {
-        let (glance, owner) = (Rc::clone(&self.glance), owner.clone());
+    fn prefetch(&self, workspace: &WorkspaceOwner) -> Option<LocalBoxFuture<'static, ()>> {
+        let (glance, workspace) = (Rc::clone(&self.glance), workspace.clone());
         // `pre_reasoning` reads the result, or the failure, from the cache.
-        let read = async move { drop(glance.read(&owner).await) };
+        let read = async move { drop(glance.read(&workspace).await) };
         self.is_cached.then(|| read.boxed_local())
     }
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
-        let owner = cx.owner();
-        let (view, error) = self.glance.read_or_last(&owner).await;
+        let workspace = cx.workspace();
+        let (view, error) = self.glance.read_or_last(&workspace).await;
         if let Some(error) = error {
             cx.state.sub_step_failed(self.name(), &error.to_string());
         }
@@ -100,7 +100,7 @@ impl Hook for WorkspaceContext {
             event.request.system.push_str("\n\n");
             event.request.system.push_str(&context);
         }
-        self.glance.keep(owner, view);
+        self.glance.keep(workspace, view);
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let (files, settings) = call.gateway.files_of(&owner).await?;
     let (mut entries, mut read) = (Vec::new(), View::default());
     if settings.enabled {
-        read = files.skills(&owner).await?;
+        read = files.skills(&owner.clone().into()).await?;
         let found = resolve(&read, |name| settings.admits(name));
         entries.extend(found.into_iter().map(|skill| (skill.clone(), false)));
         let drafts = files.open(&owner.tenant, &owner.agent, &owner.user, None).drafts().await?;

@@ -45,11 +45,11 @@ pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynToo
 }
 
 impl Files {
-    /// Opens the workspace of the call's user and agent. The call's gate is checked immediately before each
+    /// Opens the workspace of the call's session. The call's gate is checked immediately before each
     /// change.
     fn open(&self, cx: &ToolContext) -> crate::workspace::Workspace {
         let gate = cx.gate.clone();
-        self.workspaces.open(&cx.tenant, &cx.agent, &cx.user, Some(Rc::new(move || gate.is_open())))
+        self.workspaces.open_for(&cx.workspace, Some(Rc::new(move || gate.is_open())))
     }
 
     /// Converts a file error to a message for the model. The cause of a failed store goes to the log.

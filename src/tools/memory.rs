@@ -66,9 +66,9 @@ impl Shared {
         cx: ToolContext,
         nothing: &str,
     ) -> Result<String, ToolError> {
+        let owner = owner(&cx)?;
         // What the user said in this session is then found as well.
         cx.finish_follow_ups().await?;
-        let owner = owner(&cx);
         let found = self.memories.search(&owner, kind, &args.query, limit(args.limit));
         let hits = cx.unless_canceled(found).await?.map_err(|error| self.down(&cx, &error))?;
         Ok(joined(hits.iter().map(line), nothing))
@@ -83,8 +83,15 @@ impl Shared {
     }
 }
 
-fn owner(cx: &ToolContext) -> Owner {
-    Owner { tenant: cx.tenant.clone(), agent: cx.agent.clone(), user: cx.user.clone() }
+/// Returns the owner of the memory.
+///
+/// # Errors
+/// In a subagent with a workspace of its own, because the memory has files of the user.
+fn owner(cx: &ToolContext) -> Result<Owner, ToolError> {
+    match &cx.workspace.session {
+        None => Ok(cx.workspace.owner.clone()),
+        Some(_) => Err(ToolError::permanent("a subagent with a workspace of its own has no memory")),
+    }
 }
 
 fn limit(asked: Option<usize>) -> usize {

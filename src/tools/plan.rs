@@ -43,11 +43,11 @@ struct PlanFile {
 }
 
 impl Plans {
-    /// Opens the workspace of the call's user and agent. The call's gate is checked immediately before each
+    /// Opens the workspace of the call's session. The call's gate is checked immediately before each
     /// change.
     fn open(&self, cx: &ToolContext) -> Workspace {
         let gate = cx.gate.clone();
-        self.workspaces.open(&cx.tenant, &cx.agent, &cx.user, Some(Rc::new(move || gate.is_open())))
+        self.workspaces.open_for(&cx.workspace, Some(Rc::new(move || gate.is_open())))
     }
 
     /// Reads a plan. Returns `None` if the file does not exist or is blank.

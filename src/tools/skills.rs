@@ -38,11 +38,16 @@ pub struct Skills {
 }
 
 impl Skills {
-    /// Opens the workspace of the call's user and agent. The call's gate is checked immediately before each
+    /// Opens the workspace of the call's session. The call's gate is checked immediately before each
     /// change.
     fn open(&self, cx: &ToolContext) -> Workspace {
         let gate = cx.gate.clone();
-        self.workspaces.open(&cx.tenant, &cx.agent, &cx.user, Some(Rc::new(move || gate.is_open())))
+        self.workspaces.open_for(&cx.workspace, Some(Rc::new(move || gate.is_open())))
+    }
+
+    /// Returns whether the call's session may have the skill of this name.
+    fn admits(&self, name: &str, cx: &ToolContext) -> bool {
+        self.settings.admits(name) && cx.admits_skill(name)
     }
 
     /// Converts a file error to a message for the model. The cause of a failed store goes to the log.

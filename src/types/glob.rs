@@ -19,6 +19,12 @@ pub fn check(pattern: &str) -> Result<(), Invalid> {
     }
 }
 
+/// Returns whether patterns admit a text: none of `deny` matches, and one of `allow` does if there are any.
+pub fn admits(allow: &[String], deny: &[String], text: &str) -> bool {
+    let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fast_glob::glob_match(pattern, text));
+    !is_in(deny) && (allow.is_empty() || is_in(allow))
+}
+
 /// Counts the patterns that the braces of a pattern expand to. The counts of adjacent groups multiply.
 pub fn alternatives(pattern: &str) -> u64 {
     // Per group: the count of its finished alternatives and of the current one. `around` holds the outer

@@ -119,6 +119,21 @@ impl Principal {
     }
 }
 
+/// Names the workspace that a session works on: that of its user, or one of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceOwner {
+    /// The owner of the session.
+    pub owner: Owner,
+    /// The session, if the workspace is its own.
+    pub session: Option<SessionId>,
+}
+
+impl From<Owner> for WorkspaceOwner {
+    fn from(owner: Owner) -> Self {
+        Self { owner, session: None }
+    }
+}
+
 /// The owner of files, memory, and sessions: one user with one agent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {

@@ -8,7 +8,7 @@ pub use webhook::{Failures, MAX_WEBHOOKS, Webhook, WebhookKey};
 
 use super::{
     AgentId, AgentRef, AgentVersion, Budget, CallId, Message, Mode, Owner, Parent, SessionId,
-    SessionPermissions, TenantId, TenantLimits, Timestamp, TurnId, TurnOptions, UserId,
+    SessionPermissions, TenantId, TenantLimits, Timestamp, TurnId, TurnOptions, UserId, WorkspaceOwner,
 };
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 /// The version of the stored shapes that this program writes, and the newest that it reads. See CONTRIBUTING.md for
 /// changes that need a new one.
-pub const SCHEMA: u32 = 11;
+pub const SCHEMA: u32 = 12;
 
 /// The identity and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +56,9 @@ pub struct SessionMeta {
     /// Whether the session is erased when its turn has ended. Only sessions that wait are in the list of sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
+    /// Whether it works on files of its own instead of those of its user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub isolated: bool,
     /// The link to the parent, if the session belongs to a subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
@@ -67,6 +70,11 @@ impl SessionMeta {
     /// Returns the tenant, the agent and the user.
     pub fn owner(&self) -> Owner {
         Owner { tenant: self.tenant.clone(), agent: self.agent.clone(), user: self.user.clone() }
+    }
+
+    /// Returns the workspace that it works on.
+    pub fn workspace(&self) -> WorkspaceOwner {
+        WorkspaceOwner { owner: self.owner(), session: self.isolated.then(|| self.id.clone()) }
     }
 
     /// Returns the version of the agent.
@@ -91,6 +99,7 @@ impl SessionMeta {
             permissions: SessionPermissions::default(),
             budget: Budget::default(),
             ephemeral: false,
+            isolated: false,
             parent: None,
             created_at: now,
         }

@@ -1,6 +1,6 @@
 //! Subagents: the kinds that an agent may spawn, and the tasks of child sessions.
 
-use super::{Budget, CallId, GeneratedId, SessionId, Thinking, TurnId};
+use super::{Budget, CallId, GeneratedId, SessionId, Thinking, TurnId, glob};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -27,6 +27,58 @@ pub struct SubagentKind {
     /// Maximum number of model calls; that of the parent's turn when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
+    /// Its workspace; that of the user when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<SubagentWorkspace>,
+    /// Which of the agent's skills it has; all of them when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SubagentSkills>,
+}
+
+impl SubagentKind {
+    /// Returns whether each subagent of this kind has a workspace of its own.
+    pub fn is_isolated(&self) -> bool {
+        self.workspace.as_ref().is_some_and(|workspace| workspace.mode == WorkspaceMode::Isolated)
+    }
+
+    /// Returns whether it may have the skill of this name, which the agent has.
+    pub fn admits_skill(&self, name: &str) -> bool {
+        self.skills.as_ref().is_none_or(|skills| glob::admits(&skills.allow, &skills.deny, name))
+    }
+}
+
+/// The workspace of a kind of subagent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct SubagentWorkspace {
+    /// Whose files it works on.
+    pub mode: WorkspaceMode,
+}
+
+/// Whose files a subagent works on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum WorkspaceMode {
+    /// Those of the user, like its parent.
+    #[default]
+    Shared,
+    /// Its own, over the shared files of the agent. They are erased with its session.
+    Isolated,
+}
+
+/// Which of the agent's skills a kind of subagent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct SubagentSkills {
+    /// Names of skills, with `*` and other glob patterns. If there are any, it has no other skills.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Names of skills that it does not have, with `*` and other glob patterns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
 }
 
 /// The task of a child: the arguments of the parent's call, and the payload of its suspension.

@@ -16,7 +16,7 @@ use crate::ports::{
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Heads, Tree},
     within,
 };
-use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
+use crate::types::{FilePath, PathPrefix, TenantId, Timestamp, WorkspaceOwner};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use std::{
@@ -132,7 +132,7 @@ pub struct WorkspaceGlance {
     /// Most recently used first.
     cache: RefCell<VecDeque<(Tree, Rc<TreeState>)>>,
     /// What a hook has read, for the next hook of the same step.
-    kept: RefCell<Option<(Owner, View)>>,
+    kept: RefCell<Option<(WorkspaceOwner, View)>>,
 }
 
 impl Workspaces {
@@ -159,8 +159,8 @@ impl WorkspaceGlance {
     ///
     /// # Errors
     /// Returns an error when a store is unavailable, or was when it was last queried, within the same time.
-    pub async fn read(&self, Owner { tenant, agent, user }: &Owner) -> FileResult<View> {
-        let trees = trees(tenant, agent, user);
+    pub async fn read(&self, workspace: &WorkspaceOwner) -> FileResult<View> {
+        let (trees, tenant) = (trees(workspace), &workspace.owner.tenant);
         // Held in local variables, because concurrent glances may evict them from the cache.
         let known: Vec<Rc<TreeState>> = trees.iter().map(|tree| self.cached(tree)).collect();
         let fresh: Option<Vec<Query>> = known.iter().map(|state| self.fresh_query(state)).collect();
@@ -254,30 +254,30 @@ impl WorkspaceGlance {
     }
 
     /// Reads the current state, or the last known one with the error that prevented it.
-    pub async fn read_or_last(&self, owner: &Owner) -> (View, Option<FileError>) {
-        match self.read(owner).await {
+    pub async fn read_or_last(&self, workspace: &WorkspaceOwner) -> (View, Option<FileError>) {
+        match self.read(workspace).await {
             Ok(view) => (view, None),
-            Err(error) => (self.last(owner).await.unwrap_or_default(), Some(error)),
+            Err(error) => (self.last(workspace).await.unwrap_or_default(), Some(error)),
         }
     }
 
     /// Keeps what a hook has read for the next hook of the same step, which calls [`WorkspaceGlance::take_kept`] before
     /// anything else runs.
-    pub fn keep(&self, owner: Owner, view: View) {
-        *self.kept.borrow_mut() = Some((owner, view));
+    pub fn keep(&self, workspace: WorkspaceOwner, view: View) {
+        *self.kept.borrow_mut() = Some((workspace, view));
     }
 
     /// Returns what an earlier hook of the same step has kept.
-    pub fn take_kept(&self, owner: &Owner) -> Option<View> {
-        self.kept.take().filter(|(of, _)| of == owner).map(|(_, view)| view)
+    pub fn take_kept(&self, workspace: &WorkspaceOwner) -> Option<View> {
+        self.kept.take().filter(|(of, _)| of == workspace).map(|(_, view)| view)
     }
 
     /// Returns the last known state; without a cached state, only the template.
     ///
     /// # Errors
     /// Returns an error when the template cannot be read.
-    pub async fn last(&self, Owner { tenant, agent, user }: &Owner) -> FileResult<View> {
-        self.view(&trees(tenant, agent, user).map(|tree| self.cached(&tree))).await
+    pub async fn last(&self, workspace: &WorkspaceOwner) -> FileResult<View> {
+        self.view(&trees(workspace).map(|tree| self.cached(&tree))).await
     }
 
     /// Returns a file's start: from the query result, from the object store, or from the cache.
@@ -424,8 +424,8 @@ fn cached_bytes(entry: &Entry, head: &Head) -> usize {
     entry.path.as_str().len() + entry.etag.len() + head.as_ref().as_ref().map_or(0, FrontMatter::bytes)
 }
 
-/// Returns the user's tree and the shared tree.
-fn trees(tenant: &TenantId, agent: &AgentId, user: &UserId) -> [Tree; 2] {
-    let (agent, user) = (agent.to_owned(), user.to_owned());
-    [FileScope::User { agent: agent.clone(), user }, FileScope::Agent { agent }].map(|scope| scope.of(tenant))
+/// Returns the working tree and the shared tree.
+fn trees(workspace: &WorkspaceOwner) -> [Tree; 2] {
+    let shared = FileScope::Agent { agent: workspace.owner.agent.clone() };
+    [FileScope::of_workspace(workspace), shared].map(|scope| scope.of(&workspace.owner.tenant))
 }

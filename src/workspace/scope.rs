@@ -1,7 +1,7 @@
 //! Owners of file trees.
 
 use crate::ports::filesystem::Tree;
-use crate::types::{AgentId, SessionId, TenantId, UserId};
+use crate::types::{AgentId, SessionId, TenantId, UserId, WorkspaceOwner};
 
 /// The owner of a tree within a tenant. Ids contain no slash, so no scope is nested in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,15 @@ pub enum FileScope {
 }
 
 impl FileScope {
+    /// Returns the scope of the working tree of a workspace.
+    pub fn of_workspace(WorkspaceOwner { owner, session }: &WorkspaceOwner) -> Self {
+        let agent = owner.agent.clone();
+        match session.clone() {
+            Some(session) => Self::Session { agent, session },
+            None => Self::User { agent, user: owner.user.clone() },
+        }
+    }
+
     /// Returns the tree of this scope.
     pub fn of(&self, tenant: &TenantId) -> Tree {
         let scope = match self {

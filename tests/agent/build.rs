@@ -50,6 +50,7 @@ fn the_standard_agent_has_these_hooks() {
                 HookEvent::PostCall,
                 vec![
                     "agent_trace",
+                    "session_files",
                     "turn_index",
                     "memory_flush",
                     "memory_maintenance",
@@ -99,7 +100,8 @@ fn hooks_are_removed_by_name() {
         .build()
         .unwrap();
     assert_eq!(names(&agent, HookEvent::PostReasoning), [""; 0]);
-    let work = ["turn_index", "memory_flush", "memory_maintenance", "skill_usage", "context_ahead"];
+    let work =
+        ["session_files", "turn_index", "memory_flush", "memory_maintenance", "skill_usage", "context_ahead"];
     assert_eq!(names(&agent, HookEvent::PostCall), [&work[..], &["session_persistence"]].concat());
     // A user's hook replaces the built-in one.
     let agent = bare().without_hook("agent_trace").without_hook("session_persistence").build().unwrap();

@@ -57,6 +57,7 @@ mod skills;
 mod stage;
 mod state;
 mod stored;
+mod subagent_workspace;
 mod subagents;
 mod tasks;
 mod totals;

@@ -191,7 +191,7 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 10] = [
+const WAITING: [&str; 11] = [
     include_str!("stored/waiting_1.txt"),
     include_str!("stored/waiting_2.txt"),
     include_str!("stored/waiting_3.txt"),
@@ -202,8 +202,9 @@ const WAITING: [&str; 10] = [
     include_str!("stored/waiting_8.txt"),
     include_str!("stored/waiting_9.txt"),
     include_str!("stored/waiting_10.txt"),
+    include_str!("stored/waiting_11.txt"),
 ];
-const RUNNING: [&str; 10] = [
+const RUNNING: [&str; 11] = [
     include_str!("stored/running_1.txt"),
     include_str!("stored/running_2.txt"),
     include_str!("stored/running_3.txt"),
@@ -214,6 +215,7 @@ const RUNNING: [&str; 10] = [
     include_str!("stored/running_8.txt"),
     include_str!("stored/running_9.txt"),
     include_str!("stored/running_10.txt"),
+    include_str!("stored/running_11.txt"),
 ];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.

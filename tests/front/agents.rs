@@ -84,7 +84,8 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
             "model": "nowhere/gpt",
             "tools": {"allow": ["read_file", "fly"]},
             "external_tools": [{"name": "read_file", "description": ""}, {"name": "ok", "parameters": {"type": "array"}}, {"name": "call_tool"}],
-            "subagents": [{"id": "a b", "description": ""}, {"id": "r", "description": "", "tools": ["swim", "crm__find"]}],
+            "subagents": [{"id": "a b", "description": ""}, {"id": "r", "description": "", "tools": ["swim", "crm__find"],
+                "workspace": {"mode": "isolated"}, "skills": {"allow": ["ok-*"], "deny": ["ok", "{a,b"]}}],
             "mcp_servers": {"crm": {"url": "https://10.0.0.1/", "timeout_s": 0}, "C": {"url": "https://example.com/"}},
             "modes": [{"id": "plan", "transitions_to": ["nowhere"]}],
             "budget": {"defaults": {"max_steps": 0}, "ceilings": {"timeout_s": 100_000}},
@@ -118,6 +119,7 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
         "/skills/deny/0",
         "/state_schema",
         "/subagents/0",
+        "/subagents/1/skills/deny/1",
         "/subagents/1/tools/0",
         "/tools/allow/1",
     ];

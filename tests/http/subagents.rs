@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 
 fn kinds() -> Value {
     let slow = json!([{"id": "slow", "description": "takes its time", "model": "openai/slow"},
-        {"id": "reader", "description": "only echoes", "tools": ["echo"], "instructions": "Only echo."}]);
+        {"id": "reader", "description": "only echoes", "tools": ["echo"], "instructions": "Only echo."},
+        {"id": "guest", "description": "has files of its own", "workspace": {"mode": "isolated"}, "skills": {"deny": ["*"]}}]);
     json!({"MEMORY_FLUSH": "never", "SUBAGENTS": slow.to_string()})
 }
 
@@ -100,6 +101,42 @@ fn subagents_complete_their_tasks() {
     for child in children {
         client.get(&child.path("")).expect(404);
     }
+}
+
+#[test]
+fn an_isolated_subagent_has_files_of_its_own() {
+    let client = world().server.client();
+    let chat = demo(&client, "isolated");
+    let put =
+        |path: &str, text: &str| client.send("PUT", &format!("/v1/workspace/files/{path}"), text.as_bytes());
+    put("isolated.md", "private");
+    put("isolated-guide.md?layer=shared", "of all users");
+    put("skills/isolated/SKILL.md?layer=shared", "---\nname: isolated\ndescription: d\n---\n\nDo it.\n");
+    let tool = |name: &str, args: Value| format!("/tool {name} {args}");
+    let file = |path: &str| tool("read_file", json!({"path": path}));
+    let write = tool("write_file", json!({"path": "isolated.md", "content": "of the subagent"}));
+    let task = [
+        file("isolated.md"),
+        format!("/then {}", file("isolated-guide.md")),
+        format!("/then {write}"),
+        format!("/then {}", file("isolated.md")),
+        format!("/then {}", tool("load_skill", json!({"name": "isolated"}))),
+    ];
+    let done = chat.say(&send("guest", &task.join("\n")));
+    assert_eq!(done["status"], "completed", "{done}");
+    let child = children(&chat).remove(0);
+    let log = child.log();
+    let outcomes = of_type(&log, "tool.completed");
+    let text = |n: usize| outcomes[n]["result"].as_str().or(outcomes[n]["reason"].as_str()).unwrap();
+    assert!(text(0).contains("no such file"), "{}", text(0));
+    assert!(text(1).contains("of all users"), "{}", text(1));
+    assert!(text(3).contains("of the subagent"), "{}", text(3));
+    assert!(text(4).contains("no such skill"), "{}", text(4));
+    let read = || client.get("/v1/workspace/files/isolated.md").text().to_owned();
+    assert_eq!(read(), "private");
+    assert_eq!(client.delete(&chat.path("")).status, 204);
+    client.get(&child.path("")).expect(404);
+    assert_eq!(read(), "private");
 }
 
 #[test]

@@ -4027,8 +4027,20 @@ export interface components {
             max_steps?: number;
             /** @description Its model, as `provider/model`; the parent session's when absent. */
             model?: string;
+            /** @description Which of the agent's skills it has; all of them when absent. */
+            skills?: {
+                /** @description Names of skills, with `*` and other glob patterns. If there are any, it has no other skills. */
+                allow?: string[];
+                /** @description Names of skills that it does not have, with `*` and other glob patterns. */
+                deny?: string[];
+            };
             /** @description Its tools, a subset of the tools of the parent's turn; all of them when absent. */
             tools?: string[];
+            /** @description Its workspace; that of the user when absent. */
+            workspace?: {
+                /** @description Whose files it works on. */
+                mode: "shared" | "isolated";
+            };
         };
         /** @description A kind of subagent, as a deployment declares it. */
         SubagentKindInput: {
@@ -4042,8 +4054,20 @@ export interface components {
             max_steps?: number | null;
             /** @description Its model, as `provider/model`; the parent session's when absent. */
             model?: string | null;
+            /** @description Which of the agent's skills it has; all of them when absent. */
+            skills?: {
+                /** @description Names of skills, with `*` and other glob patterns. If there are any, it has no other skills. */
+                allow?: string[];
+                /** @description Names of skills that it does not have, with `*` and other glob patterns. */
+                deny?: string[];
+            } | null;
             /** @description Its tools, a subset of the tools of the parent's turn; all of them when absent. */
             tools?: string[] | null;
+            /** @description Its workspace; that of the user when absent. */
+            workspace?: {
+                /** @description Whose files it works on. */
+                mode?: "shared" | "isolated";
+            } | null;
         };
         /** @description A subagent was spawned. Its work is logged in its own session. */
         SubagentStartedEvent: {

@@ -16,8 +16,8 @@ use crate::session::{
 use crate::turn::policy;
 use crate::types::{
     Acknowledgement, CallId, ChildKey, ChildSettings, ChildStatus, ChildTask, ErrorCode, EventKind, Imported,
-    Parent, Problem, Promoted, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, Suspension,
-    Timestamp, ToolOutcome, TurnOptions, TurnStatus, Wait,
+    Parent, Problem, Promoted, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, SubagentKind,
+    Suspension, Timestamp, ToolOutcome, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
 use futures::future::join_all;
@@ -311,7 +311,7 @@ impl SessionHost {
         };
         let options = TurnOptions { tools, think, show_citations: false, ..TurnOptions::default() };
         let now = self.now();
-        let meta = SessionMeta {
+        let mut meta = SessionMeta {
             id: child.clone(),
             title: None,
             title_pinned: false,
@@ -331,6 +331,7 @@ impl SessionHost {
             permissions: state.meta.permissions.clone(),
             ..SessionMeta::clone(&state.meta)
         };
+        meta.isolated |= self.agent().kind_of(&meta).is_some_and(SubagentKind::is_isolated);
         Ok(Snapshot {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },

@@ -104,6 +104,7 @@ impl SessionHost {
         let meta = &state.meta;
         FollowUpContext {
             owner: meta.owner(),
+            workspace: meta.workspace(),
             session_id: meta.id.clone(),
             created_at: meta.created_at,
             model: meta.model.clone(),

@@ -58,7 +58,7 @@ impl SessionHost {
         let budget = session.state().meta.budget.patched(&post.budget);
         let budget = self.limits_of(session).lower(budget);
         // Before the commit: on Cloudflare, what leaves the object after it waits until the disk has it.
-        *self.prefetch.borrow_mut() = self.agent().prefetch(&session.state().meta.owner());
+        *self.prefetch.borrow_mut() = self.agent().prefetch(&session.state().meta.workspace());
         let started = session.commit(self.now(), |draft| {
             if new {
                 draft.created(None);
@@ -249,6 +249,7 @@ impl SessionHost {
             modes: Rc::clone(self.agent().modes()),
             state_rules: Rc::clone(&self.agent().state),
             state: Rc::default(),
+            kind: self.agent().kind_of(&state.meta).cloned().map(Rc::new),
             finish_follow_ups: Rc::new(finish_follow_ups),
         })
     }

@@ -23,7 +23,7 @@ fn view(shared: &[(&str, &str)], user: &[(&str, &str)]) -> View {
 
 /// Returns what is between the tags.
 fn listed(view: &View, settings: &SkillSettings) -> String {
-    let text = render(view, settings, NOW).expect("skills");
+    let text = render(view, |name| settings.admits(name), NOW).expect("skills");
     let (guidance, list) = text.split_once(&format!("\n\n<{TAG}>\n")).expect("a list");
     assert_eq!(guidance, GUIDANCE);
     list.strip_suffix(&format!("</{TAG}>")).expect("the end of the list").to_owned()
@@ -32,12 +32,12 @@ fn listed(view: &View, settings: &SkillSettings) -> String {
 #[test]
 fn without_skills_nothing_is_added() {
     let settings = SkillSettings::default();
-    assert_eq!(render(&View::default(), &settings, NOW), None);
+    assert_eq!(render(&View::default(), |name| settings.admits(name), NOW), None);
     let mut malformed = view(&[("pdf", "")], &[]);
     malformed.shared.skills[0].description = Err(SkillError::NoFrontMatter);
-    assert_eq!(render(&malformed, &settings, NOW), None);
+    assert_eq!(render(&malformed, |name| settings.admits(name), NOW), None);
     let off = SkillSettings { enabled: false, ..settings };
-    assert_eq!(render(&view(&[("pdf", "Forms.")], &[]), &off, NOW), None);
+    assert_eq!(render(&view(&[("pdf", "Forms.")], &[]), |name| off.admits(name), NOW), None);
 }
 
 #[test]

@@ -70,13 +70,14 @@ pub fn check(
     if let Some(context) = &definition.context {
         found.context(context);
     }
-    for (name, patterns) in
-        definition.skills.iter().flat_map(|own| [("allow", &own.allow), ("deny", &own.deny)])
-    {
-        for (index, pattern) in patterns.iter().flatten().enumerate() {
-            if let Err(fault) = glob::check(pattern) {
-                found.add(format!("/skills/{name}/{index}"), fault);
-            }
+    if let Some(own) = &definition.skills {
+        found.patterns("/skills/allow", own.allow.as_deref().unwrap_or_default());
+        found.patterns("/skills/deny", own.deny.as_deref().unwrap_or_default());
+    }
+    for (index, kind) in definition.subagents.iter().flatten().enumerate() {
+        if let Some(own) = &kind.skills {
+            found.patterns(&format!("/subagents/{index}/skills/allow"), &own.allow);
+            found.patterns(&format!("/subagents/{index}/skills/deny"), &own.deny);
         }
     }
     found.entries("/judges", faults::judges(definition.judges.as_deref().unwrap_or_default()));
@@ -98,6 +99,14 @@ impl Faults {
     fn entries(&mut self, at: &str, faults: Vec<EntryFault>) {
         for EntryFault { index, why, .. } in faults {
             self.add(format!("{at}/{index}"), why);
+        }
+    }
+
+    fn patterns(&mut self, at: &str, patterns: &[String]) {
+        for (index, pattern) in patterns.iter().enumerate() {
+            if let Err(fault) = glob::check(pattern) {
+                self.add(format!("{at}/{index}"), fault);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Config, Kind, Setting, Topic, ValueError, faults, value};
 use crate::agent::{ExternalTool, Judge, Tool, external_tool::Declared};
 use crate::session::Modes;
 use crate::tools::{LoadSkill, ReadArtifact, Recall};
-use crate::types::{AgentId, FilePath, Mode, SubagentKind};
+use crate::types::{AgentId, FilePath, Mode, SubagentKind, glob};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ pub const TOPIC: Topic = Topic {
             name: "SUBAGENTS",
             kind: Kind::Variable(subagents),
             default: "",
-            expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?}"#,
+            expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?, "workspace"?, "skills"?}"#,
             doc: "The kinds of subagents that the agent may start, see [extending.md](extending.md#subagents). The kind \
             `general-purpose` is always among them, so `[]` means only this one. Not set: the agent has no subagents.",
             example: r#"[{"id": "reviewer", "description": "Finds faults in a text.", "instructions": "Be strict.",
@@ -294,6 +294,13 @@ fn select_tools(config: &mut Config, text: &str) -> Result<(), ValueError> {
 fn subagents(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let kinds: Vec<SubagentKind> = value::list(text, faults::MAX_SUBAGENTS)?;
     faults::first(faults::subagents(&kinds))?;
+    for kind in &kinds {
+        let skills = kind.skills.iter();
+        for pattern in skills.flat_map(|skills| skills.allow.iter().chain(&skills.deny)) {
+            glob::check(pattern)
+                .map_err(|fault| ValueError::entry(&kind.id, format!("{pattern:?}: {fault}")))?;
+        }
+    }
     config.agent.subagents = Some(kinds);
     Ok(())
 }

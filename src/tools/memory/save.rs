@@ -44,7 +44,7 @@ impl Tool for MemorySave {
         };
         let gate = cx.gate.clone();
         let guard = Rc::new(move || gate.is_open());
-        let saved = self.0.memories.save(&owner(&cx), fact, guard).await;
+        let saved = self.0.memories.save(&owner(&cx)?, fact, guard).await;
         saved.map_err(|error| match error {
             FileError::Quota(quota) => ToolError::new(quota.to_string()),
             error => self.0.down(&cx, &error),

@@ -63,7 +63,7 @@ impl Tool for MemoryGet {
         if path.as_str() != MEMORY && !path.as_str().starts_with(DAILY) {
             return Err(elsewhere());
         }
-        let text = cx.unless_canceled(self.0.memories.read(&owner(&cx), &path)).await?;
+        let text = cx.unless_canceled(self.0.memories.read(&owner(&cx)?, &path)).await?;
         let text = text.map_err(|error| match error {
             FileError::NotFound => ToolError::new(format!("{path} does not exist yet")),
             error => self.0.down(&cx, &error),

@@ -89,7 +89,7 @@ impl Tool for SessionHistory {
 
     async fn run(&self, args: HistoryArgs, cx: ToolContext) -> Result<String, ToolError> {
         let last = args.last.unwrap_or(20).clamp(1, super::MAX_HITS);
-        let (owner, session) = (owner(&cx), SessionId::from(args.session));
+        let (owner, session) = (owner(&cx)?, SessionId::from(args.session));
         let said = self.0.memories.history(&owner, &session, last);
         let said = cx.unless_canceled(said).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = said.into_iter().map(|entry| line(&Hit { entry, score: 0.0 }));

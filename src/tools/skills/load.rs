@@ -3,7 +3,7 @@
 use super::Skills;
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::FileError;
-use crate::types::{Category, Effect, Owner};
+use crate::types::{Category, Effect};
 use crate::workspace::{
     Layer, Workspace,
     skills::{self, Skill},
@@ -53,7 +53,7 @@ impl LoadSkill {
     async fn load(&self, Args { name, path, offset }: &Args, cx: &ToolContext) -> Result<String, ToolError> {
         let failed = |error| self.0.failed(cx, error);
         let files = self.0.open(cx);
-        let found = match self.0.settings.admits(name) {
+        let found = match self.0.admits(name, cx) {
             true => files.skill(name).await,
             false => Err(FileError::NotFound),
         };
@@ -97,12 +97,11 @@ impl LoadSkill {
 
     /// Returns the error for a wrong name, with the valid ones.
     async fn unknown_name(&self, name: &str, cx: &ToolContext) -> ToolError {
-        let owner = Owner { tenant: cx.tenant.clone(), agent: cx.agent.clone(), user: cx.user.clone() };
-        let view = match self.0.workspaces.skills(&owner).await {
+        let view = match self.0.workspaces.skills(&cx.workspace).await {
             Ok(view) => view,
             Err(error) => return self.0.failed(cx, error),
         };
-        let all = skills::resolve(&view, |name| self.0.settings.admits(name)).into_iter();
+        let all = skills::resolve(&view, |name| self.0.admits(name, cx)).into_iter();
         let names: Vec<&str> =
             all.filter(|skill| skill.description.is_ok()).map(|skill| skill.name.as_str()).collect();
         let names = match names.is_empty() {

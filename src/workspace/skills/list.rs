@@ -2,7 +2,7 @@
 
 use super::{Skill, SkillState, SkillUse};
 use crate::ports::filesystem::FileResult;
-use crate::types::{Owner, PathPrefix, Timestamp};
+use crate::types::{PathPrefix, Timestamp, WorkspaceOwner};
 use crate::workspace::{
     Workspaces,
     glance::{GlanceOptions, View},
@@ -37,11 +37,11 @@ impl View {
 }
 
 impl Workspaces {
-    /// Reads the front matter of all skills of a user with an agent, with one query.
+    /// Reads the front matter of all skills of a workspace, with one query.
     ///
     /// # Errors
     /// If a store is unavailable.
-    pub async fn skills(&self, owner: &Owner) -> FileResult<View> {
+    pub async fn skills(&self, workspace: &WorkspaceOwner) -> FileResult<View> {
         let options = GlanceOptions {
             wanted: Vec::new(),
             max_chars: 0,
@@ -51,6 +51,6 @@ impl Workspaces {
             fresh: Duration::ZERO,
             timeout: TIMEOUT,
         };
-        self.glance(options).read(owner).await
+        self.glance(options).read(workspace).await
     }
 }

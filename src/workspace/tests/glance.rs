@@ -2,7 +2,7 @@
 
 use super::{Stage, bytes, path, prefix, put};
 use crate::ports::{FileError, Filesystem, filesystem::Precondition};
-use crate::types::{Owner, TenantId};
+use crate::types::{Owner, TenantId, WorkspaceOwner};
 use crate::workspace::{
     Bundle, Layer, Workspaces,
     glance::{GlanceOptions, LayerView, View, WorkspaceGlance},
@@ -26,8 +26,8 @@ fn options(fresh: Duration, skills: bool) -> GlanceOptions {
     GlanceOptions { wanted, max_chars: 100, folder, limit: 3, skills, fresh, timeout }
 }
 
-fn owner(tenant: &TenantId, agent: &str, user: &str) -> Owner {
-    Owner { tenant: tenant.clone(), agent: agent.into(), user: user.into() }
+fn owner(tenant: &TenantId, agent: &str, user: &str) -> WorkspaceOwner {
+    Owner { tenant: tenant.clone(), agent: agent.into(), user: user.into() }.into()
 }
 
 fn own(stage: &Stage, user: &str) -> Rc<dyn Filesystem> {

@@ -36,7 +36,7 @@ fn glance(stage: &Stage) -> WorkspaceGlance {
 
 /// Returns the name, the layer and the description of each skill that Ann's sessions see.
 fn seen(glance: &WorkspaceGlance) -> Vec<(String, Layer, Result<String, String>)> {
-    let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "ann".into() };
+    let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "ann".into() }.into();
     let view = block_on(glance.read(&owner)).expect("a view");
     let described = |skill: &Skill| {
         let description = skill.description.clone().map(|text| text.to_string());
@@ -89,7 +89,7 @@ fn learned_skills_have_a_usage_which_is_no_context_file() {
     let stage = Stage::with(Bundle::new(template).expect("paths"));
     let now = stage.clock.now();
     let read = |user: &str| {
-        let owner = Owner { tenant: "t".into(), agent: "a".into(), user: user.into() };
+        let owner = Owner { tenant: "t".into(), agent: "a".into(), user: user.into() }.into();
         let view = block_on(glance(&stage).read(&owner)).expect("a view");
         assert!(view.user.files.is_empty() && view.shared.files.is_empty());
         let skill = *resolve(&view, |_| true).first().expect("a skill");
@@ -138,7 +138,7 @@ fn the_number_of_skills_is_limited() {
     for n in 0..MAX_SKILLS {
         stage.share(&format!("skills/s{n:02}/SKILL.md"), &skill(&format!("s{n:02}"), "d"));
     }
-    let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "ann".into() };
+    let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "ann".into() }.into();
     let shared = || block_on(glance.read(&owner)).expect("a view").shared;
     assert_eq!((shared().skills.len(), shared().has_more_skills), (MAX_SKILLS, false));
     stage.share("skills/t/SKILL.md", &skill("t", "d"));

@@ -35,7 +35,7 @@ pub(super) async fn list(call: &TenantCall<'_>, asked: &Asked) -> Result<Value, 
     }
     let (files, settings) = call.gateway.files_of(&owner).await?;
     if settings.enabled {
-        let view = files.skills(&owner).await?;
+        let view = files.skills(&owner.clone().into()).await?;
         for skill in resolve(&view, |name| settings.admits(name)) {
             // A malformed skill has no instructions.
             let Ok(description) = &skill.description else { continue };

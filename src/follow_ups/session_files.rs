@@ -1,0 +1,36 @@
+//! The `session_files` follow-up: erases the workspace of a subagent that has one of its own, with its session.
+
+use crate::agent::{
+    FollowUp, RuntimeContext,
+    follow_up::{FollowUpContext, Progress},
+};
+use crate::types::{BoxError, Owner, SessionId};
+use crate::workspace::Workspaces;
+use std::rc::Rc;
+
+/// Only erases. It has no turns to follow up.
+pub struct SessionFiles(pub Rc<Workspaces>);
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for SessionFiles {
+    fn name(&self) -> &'static str {
+        "session_files"
+    }
+
+    fn is_due(&self, _cx: &RuntimeContext) -> bool {
+        false
+    }
+
+    fn runs_after_failure(&self) -> bool {
+        false
+    }
+
+    async fn run(&self, _cx: &FollowUpContext) -> Result<Progress, BoxError> {
+        Ok(Progress::Done(Vec::new()))
+    }
+
+    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, BoxError> {
+        // Whatever the session is now: its kind, or the settings, may have changed since the files were written.
+        Ok(self.0.erase_session(owner, session).await?)
+    }
+}
