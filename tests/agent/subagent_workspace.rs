@@ -2,6 +2,7 @@
 
 use crate::scripts::step_of;
 use crate::stage::Stage;
+use edge_harness::agent::settings::SkillSettings;
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
@@ -130,18 +131,22 @@ fn the_files_of_an_isolated_subagent_are_erased_with_its_session() {
 }
 
 #[test]
-fn an_isolated_subagent_has_no_memory_of_the_user() {
+fn an_isolated_subagent_neither_reads_nor_adds_to_what_is_known_of_the_user() {
     let (stage, _) = isolated();
+    stage.skills.replace(SkillSettings { drafts: true, ..SkillSettings::default() });
+    stage.crash();
     put(&stage, Layer::User, "MEMORY.md", "likes tea");
     let calls = [
         ("memory_get", json!({"path": "MEMORY.md"})),
         ("memory_search", json!({"query": "tea"})),
         ("memory_save", json!({"text": "likes coffee"})),
+        ("session_search", json!({"query": "tea"})),
+        ("session_history", json!({"session": "s"})),
+        ("propose_skill", json!({"name": "tea", "description": "d", "body": "Make tea."})),
     ];
     let (_, seen) = delegate(&stage, "t1", "guest", &calls);
-    let refused =
-        seen.iter().filter(|seen| seen.contains("a subagent with a workspace of its own has no memory"));
-    assert_eq!(refused.count(), 3, "{seen:?}");
+    let refused = seen.iter().filter(|seen| seen.contains("a subagent with a workspace of its own"));
+    assert_eq!(refused.count(), calls.len(), "{seen:?}");
 }
 
 #[test]

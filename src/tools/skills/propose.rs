@@ -55,6 +55,9 @@ impl Tool for ProposeSkill {
     const CATEGORY: Category = Category::Edit;
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
+        if cx.workspace.session.is_some() {
+            return Err(ToolError::permanent("a subagent with a workspace of its own cannot propose skills"));
+        }
         let name = args.name.clone();
         let files = checked(args).map_err(ToolError::new)?;
         let contents: Vec<_> = files.iter().map(|file| (file.path.clone(), file.text.as_bytes())).collect();
