@@ -43,7 +43,7 @@ use std::rc::Rc;
 /// The problem to respond with.
 pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
     let found = routes::find(asked.request.method(), asked.request.uri().path())?;
-    host.await_erasure().await;
+    host.await_erasure().await?;
     let handler = match &found.route.handler {
         Handler::Session(_, handler)
         | Handler::NewSession(_, handler)

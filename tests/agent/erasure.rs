@@ -13,11 +13,12 @@ use edge_harness::ports::Clock;
 use edge_harness::types::{BoxError, ErrorCode, Owner, Problem, SessionId};
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
-/// Has data whose erasure takes a second.
+/// Has data whose erasure takes this long.
 #[derive(Clone)]
-struct SlowToErase(ManualClock);
+struct SlowToErase(ManualClock, Duration);
 
 #[async_trait::async_trait(?Send)]
 impl FollowUp for SlowToErase {
@@ -34,15 +35,15 @@ impl FollowUp for SlowToErase {
     }
 
     async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, BoxError> {
-        self.0.sleep(ms(1_000)).await;
+        self.0.sleep(self.1).await;
         Ok(false)
     }
 }
 
-/// A session that is being erased.
-fn stage() -> Stage {
+/// A session that is being erased, which takes this long.
+fn stage(takes: Duration) -> Stage {
     let clock = ManualClock::at(NOW);
-    let (models, slow) = (Rc::new(ScriptedModels::new(|_| says("Hello"))), SlowToErase(clock.clone()));
+    let (models, slow) = (Rc::new(ScriptedModels::new(|_| says("Hello"))), SlowToErase(clock.clone(), takes));
     let stage = Stage::with(clock, models, move |builder| builder.follow_up(slow.clone()));
     stage.post("t1", "one");
     stage.settle();
@@ -69,7 +70,7 @@ fn post(route: &str, body: &serde_json::Value) -> SessionRequest {
 fn a_message_begins_a_new_session_when_the_old_one_is_erased() {
     let ui = json!({"id": "s", "messages": [{"role": "user", "parts": [{"type": "text", "text": "two"}]}]});
     for (route, body) in [("POST /messages", json!({"content": "two"})), ("POST /api/chat", ui)] {
-        let stage = stage();
+        let stage = stage(ms(1_000));
         let response = begin(&stage, post(route, &body));
         assert!(response.borrow().is_none(), "{route} waits");
         stage.live(ms(2_000));
@@ -88,11 +89,21 @@ fn a_message_begins_a_new_session_when_the_old_one_is_erased() {
 
 #[test]
 fn a_second_erasure_finds_no_session() {
-    let stage = stage();
+    let stage = stage(ms(1_000));
     let [again, read] = ["DELETE ", "GET "].map(|route| begin(&stage, request(route, "", &[], "")));
     assert!(again.borrow().is_none() && read.borrow().is_none());
     stage.live(ms(3_000));
     for response in [again, read] {
         assert_eq!(response.take().unwrap().map(drop).unwrap_err().code, ErrorCode::NotFound);
     }
+}
+
+#[test]
+fn a_request_does_not_wait_for_ever() {
+    let stage = stage(ms(60_000));
+    let read = begin(&stage, request("GET ", "", &[], ""));
+    stage.tick(ms(29_000));
+    assert!(read.borrow().is_none());
+    stage.tick(ms(1_000));
+    assert_eq!(read.take().unwrap().map(drop).unwrap_err().code, ErrorCode::Unavailable);
 }

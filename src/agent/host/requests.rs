@@ -1,7 +1,13 @@
 //! Requests of clients in a session. None enters while the session is erased.
 
 use super::SessionHost;
+use crate::ports::within;
+use crate::types::Problem;
+use std::time::Duration;
 use std::{cell::Cell, rc::Rc};
+
+/// How long a request waits for the end of an erasure, which takes longer only if a store does not respond.
+const ERASURE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A request of a client that is in flight in a session.
 pub struct InFlight(Rc<Cell<usize>>);
@@ -14,8 +20,16 @@ impl Drop for InFlight {
 
 impl SessionHost {
     /// Waits while the session is erased. What a request starts in such a session would be lost.
-    pub async fn await_erasure(&self) {
-        drop(self.erasure.lock().await);
+    ///
+    /// # Errors
+    /// `unavailable` if the erasure takes too long.
+    pub async fn await_erasure(&self) -> Result<(), Problem> {
+        // Without a timer in almost all cases.
+        if self.erasure.try_lock().is_some() {
+            return Ok(());
+        }
+        let end = within(self.ports.clock.as_ref(), ERASURE_TIMEOUT, self.erasure.lock()).await;
+        end.map(drop).map_err(|cause| Problem::unavailable("the session is being erased; try again", cause))
     }
 
     /// Counts a request as in flight, until the result is dropped.

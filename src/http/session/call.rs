@@ -59,7 +59,7 @@ impl<'a> Call<'a> {
         params: Params,
         key: Option<RequestKey>,
     ) -> Result<Self, Problem> {
-        host.await_erasure().await;
+        host.await_erasure().await?;
         let session = look_up(host)?;
         let in_flight = Rc::new(host.count_in_flight());
         let SessionRequest { principal, session: session_id, id: request_id, request } = asked;
@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// As for [`Call::enter`].
     pub async fn again(&self) -> Result<Self, Problem> {
-        self.host.await_erasure().await;
+        self.host.await_erasure().await?;
         let session = look_up(self.host)?;
         let in_flight = Rc::clone(&self.in_flight);
         Ok(Self { session, params: self.params.clone(), key: self.key.clone(), in_flight, ..*self })
