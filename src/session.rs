@@ -45,6 +45,7 @@ pub use modes::{ModeError, Modes, SwitchError};
 pub use schema::OpenError;
 pub use state::owes_status;
 pub(crate) use stored::discard_copy;
+pub(crate) use stored::workspace;
 pub use stored::{agent, check_schema, owner};
 pub use task_list::{TaskError, TaskList};
 

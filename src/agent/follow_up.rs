@@ -93,11 +93,11 @@ pub trait FollowUp {
     /// The reason of the failure. The follow-up is retried with growing delays.
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError>;
 
-    /// Deletes the data that it stored for a session. Returns whether there was any.
+    /// Deletes the data that it stored for a session, which worked on this workspace. Returns whether there was any.
     ///
     /// # Errors
     /// The reason of the failure; the erasure is then retried.
-    async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, BoxError> {
+    async fn erase(&self, _workspace: &WorkspaceOwner, _session: &SessionId) -> Result<bool, BoxError> {
         Ok(false)
     }
 }

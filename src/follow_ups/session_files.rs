@@ -4,7 +4,7 @@ use crate::agent::{
     FollowUp, RuntimeContext,
     follow_up::{FollowUpContext, Progress},
 };
-use crate::types::{BoxError, Owner, SessionId};
+use crate::types::{BoxError, SessionId, WorkspaceOwner};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -29,8 +29,10 @@ impl FollowUp for SessionFiles {
         Ok(Progress::Done(Vec::new()))
     }
 
-    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, BoxError> {
-        // Whatever the session is now: its kind, or the settings, may have changed since the files were written.
-        Ok(self.0.erase_session(owner, session).await?)
+    async fn erase(&self, workspace: &WorkspaceOwner, _session: &SessionId) -> Result<bool, BoxError> {
+        Ok(match &workspace.session {
+            Some(session) => self.0.erase_session(&workspace.owner, session).await?,
+            None => false,
+        })
     }
 }

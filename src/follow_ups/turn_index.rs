@@ -9,7 +9,7 @@ use crate::memory::{
     flush::{TRANSCRIPT_KINDS, transcript},
 };
 use crate::ports::memory::MemoryError;
-use crate::types::{BoxError, Owner, Record, SessionId};
+use crate::types::{BoxError, Record, SessionId, WorkspaceOwner};
 use std::rc::Rc;
 
 /// Maximum number of records per round.
@@ -50,8 +50,8 @@ impl FollowUp for TurnIndex {
         }
     }
 
-    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, BoxError> {
-        Ok(self.0.forget_session(owner, session).await?)
+    async fn erase(&self, workspace: &WorkspaceOwner, session: &SessionId) -> Result<bool, BoxError> {
+        Ok(self.0.forget_session(&workspace.owner, session).await?)
     }
 }
 

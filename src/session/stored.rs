@@ -2,8 +2,8 @@
 
 use super::{DocumentKey, OpenError, decode, document_key, schema};
 use crate::ports::{SessionStore, StoreError};
-use crate::types::{AgentId, AgentRef, AgentVersion, Owner, TenantId, UserId};
-use serde::Deserialize;
+use crate::types::{AgentId, AgentRef, AgentVersion, Owner, SessionId, TenantId, UserId, WorkspaceOwner};
+use serde::{Deserialize, de::DeserializeOwned};
 
 /// Reads the owner of the stored session, or `None` if there is none. Works even if the rest of the state
 /// cannot be parsed.
@@ -11,16 +11,36 @@ use serde::Deserialize;
 /// # Errors
 /// If the store fails, or the owner cannot be parsed.
 pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
+    meta(store)
+}
+
+/// Reads on which workspace the stored session works. Otherwise like [`owner`].
+///
+/// # Errors
+/// As for [`owner`].
+pub(crate) fn workspace(store: &dyn SessionStore) -> Result<Option<WorkspaceOwner>, StoreError> {
     #[derive(Deserialize)]
-    struct State {
-        meta: Owner,
+    struct Own {
+        id: SessionId,
+        #[serde(default)]
+        isolated: bool,
+    }
+    let (Some(owner), Some(own)) = (owner(store)?, meta::<Own>(store)?) else { return Ok(None) };
+    Ok(Some(WorkspaceOwner { owner, session: own.isolated.then_some(own.id) }))
+}
+
+/// Reads some of the identity and the settings of the stored session, or `None` if there is none.
+fn meta<T: DeserializeOwned>(store: &dyn SessionStore) -> Result<Option<T>, StoreError> {
+    #[derive(Deserialize)]
+    struct State<T> {
+        meta: T,
     }
     if !store.exists()? {
         return Ok(None);
     }
     let Some(json) = document_key::read(store, &DocumentKey::State)? else { return Ok(None) };
     // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
-    let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
+    let state: Result<State<T>, _> = serde_json::from_slice(json.as_bytes());
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }
 

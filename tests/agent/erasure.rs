@@ -1,8 +1,8 @@
 //! Requests to a session that is being erased.
 
-use crate::http::{read_data, request, stream, whole};
+use crate::http::{exchange, read_data, request, stream, whole};
 use crate::scripts::says;
-use crate::stage::{NOW, Stage, ms};
+use crate::stage::{NOW, Stage, meta, ms};
 use edge_harness::agent::{
     FollowUp, RuntimeContext,
     follow_up::{FollowUpContext, Progress},
@@ -10,7 +10,10 @@ use edge_harness::agent::{
 use edge_harness::http::{Response, session, session::call::SessionRequest};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels};
 use edge_harness::ports::Clock;
-use edge_harness::types::{BoxError, ErrorCode, Owner, Problem, SessionId};
+use edge_harness::types::{
+    BoxError, ErrorCode, Imported, Problem, SessionId, Snapshot, SnapshotMeta, WorkspaceOwner,
+    session::{SCHEMA, Totals},
+};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use std::time::Duration;
@@ -34,7 +37,7 @@ impl FollowUp for SlowToErase {
         Ok(Progress::Done(Vec::new()))
     }
 
-    async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, BoxError> {
+    async fn erase(&self, _of: &WorkspaceOwner, _session: &SessionId) -> Result<bool, BoxError> {
         self.0.sleep(self.1).await;
         Ok(false)
     }
@@ -106,4 +109,37 @@ fn a_request_does_not_wait_for_ever() {
     assert!(read.borrow().is_none());
     stage.tick(ms(1_000));
     assert_eq!(read.take().unwrap().map(drop).unwrap_err().code, ErrorCode::Unavailable);
+}
+
+#[test]
+fn a_snapshot_that_arrives_during_an_erasure_finds_no_session() {
+    let stage = stage(ms(1_000));
+    let meta = SnapshotMeta { meta: meta(stage.clock.now()), totals: Totals::default() };
+    let snapshot = Snapshot {
+        schema: SCHEMA,
+        meta,
+        forked_from: None,
+        tenant_policy: Default::default(),
+        records: None,
+        task: None,
+    };
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(host.import(snapshot).await) });
+    stage.live(ms(2_000));
+    assert!(matches!(found.take(), Some(Ok(Imported::Missing))));
+}
+
+#[test]
+fn a_session_of_one_turn_is_not_erased_while_a_request_is_in_flight() {
+    let (stage, _) = Stage::scripted(|_| says("Hello"), |builder| builder);
+    let body = json!({"model": "default", "messages": [{"role": "user", "content": "one"}]});
+    let other = stage.host().count_in_flight();
+    exchange(&stage, post("POST /v1/chat/completions", &body)).unwrap();
+    stage.live(ms(10_000));
+    assert!(stage.host().open().unwrap().is_some());
+    drop(other);
+    stage.clock.advance(ms(60_000));
+    stage.wake();
+    assert!(stage.host().open().unwrap().is_none());
 }

@@ -6,7 +6,7 @@ use edge_harness::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::types::{BoxError, Effect, EventKind, Owner, Part, SessionId, Timestamp};
+use edge_harness::types::{BoxError, Effect, EventKind, Owner, Part, SessionId, Timestamp, WorkspaceOwner};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -55,8 +55,8 @@ impl FollowUp for Diary {
         Ok(Progress::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
     }
 
-    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, BoxError> {
-        let Owner { tenant, agent, user } = owner;
+    async fn erase(&self, workspace: &WorkspaceOwner, session: &SessionId) -> Result<bool, BoxError> {
+        let Owner { tenant, agent, user } = &workspace.owner;
         self.erased.borrow_mut().push(format!("{tenant}/{agent}/{user}/{session}"));
         Ok(true)
     }

@@ -168,10 +168,7 @@ impl SessionHost {
                 self.store_reported(session, &status.call_id)
             }
             // The parent was erased before this session was created, so the erasure missed it.
-            Acknowledgement::NoSession => {
-                let id = session.state().meta.id.clone();
-                self.erase(&tenant, &id).await
-            }
+            Acknowledgement::NoSession => self.erase_own(session).await,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Erasing a session: its log, state, artifacts, children, memory and list entry.
 
-use super::{SETTLE_TIMEOUT, SessionHost, directory_down};
+use super::{SETTLE_TIMEOUT, SessionHost, children::MESSAGE_TIMEOUT, directory_down};
 use crate::agent::CancelToken;
 use crate::ports::{
     BlobError, BlobStore, PeerError, StoreError, Unfinished,
@@ -10,7 +10,7 @@ use crate::ports::{
 use crate::session::{
     Session, check_schema, decode,
     kernel::{Input, Job},
-    owner,
+    owner, workspace,
 };
 use crate::types::{BoxError, CallId, ChildTask, Problem, SessionId, SessionMeta, TenantId, Timestamp};
 use futures::FutureExt;
@@ -24,6 +24,26 @@ impl SessionHost {
     /// When a newer version has written the session, or a store fails. Repeating the call erases the rest.
     pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
         let _erasing = self.erasure.lock().await;
+        self.erase_locked(tenant, id).await
+    }
+
+    /// Erases the session that a job found, unless it was erased since.
+    ///
+    /// # Errors
+    /// As for [`SessionHost::erase`].
+    pub(super) async fn erase_own(self: &Rc<Self>, session: &Session) -> Result<(), Problem> {
+        let _erasing = self.erasure.lock().await;
+        if !self.serves(session) {
+            return Ok(());
+        }
+        let (tenant, id) = {
+            let meta = &session.state().meta;
+            (meta.tenant.clone(), meta.id.clone())
+        };
+        self.erase_locked(&tenant, &id).await
+    }
+
+    async fn erase_locked(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
         // It may have stored things that this version would leave behind.
         check_schema(self.ports.store.as_ref())?;
         self.kernel.borrow_mut().erasing = true;
@@ -42,9 +62,9 @@ impl SessionHost {
         self.unload();
         // First, because these calls can no longer be resolved. The inbox ignores an earlier notice that is still in flight.
         self.leave_inbox(tenant, id).await?;
-        self.end_jobs().await.map_err(memory_down)?;
+        self.end_jobs().await.map_err(data_left)?;
         self.shut_intervals_down(session, tenant, id).await;
-        self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;
+        self.erase_follow_ups(tenant, id).await.map_err(data_left)?;
         self.report_last(tenant).await?;
         let mut children = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
         // The log includes children that are not in the directory yet.
@@ -52,7 +72,9 @@ impl SessionHost {
         children.sort();
         children.dedup();
         for child in children {
-            self.ports.peers.erase(tenant, &child).await.map_err(child_left)?;
+            let erased = self.ports.peers.erase(tenant, &child);
+            let erased = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, erased).await;
+            erased.unwrap_or_else(|cause| Err(PeerError(cause.to_string()))).map_err(child_left)?;
         }
         // Nothing would ever delete bytes written after `delete_prefix`, so running writes must end first.
         let _closed = self.blobs.close();
@@ -116,10 +138,10 @@ impl SessionHost {
     /// Deletes the data that follow-ups stored for this session in other stores.
     async fn erase_follow_ups(&self, tenant: &TenantId, id: &SessionId) -> Result<(), BoxError> {
         // Without a readable owner, no follow-up has run, or the session was erased before.
-        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
-        let Some(owner) = owner else { return Ok(()) };
+        let workspace = workspace(self.ports.store.as_ref()).ok().flatten();
+        let Some(workspace) = workspace.filter(|own| own.owner.tenant == *tenant) else { return Ok(()) };
         for follow_up in &self.agent().follow_ups {
-            follow_up.erase(&owner, id).await?;
+            follow_up.erase(&workspace, id).await?;
         }
         Ok(())
     }
@@ -151,6 +173,6 @@ fn child_left(cause: PeerError) -> Problem {
     Problem::unavailable("the session of a subagent cannot be erased now; try again", cause)
 }
 
-fn memory_down(cause: impl ToString) -> Problem {
-    Problem::unavailable("the memory of the session cannot be erased now; try again", cause)
+fn data_left(cause: impl ToString) -> Problem {
+    Problem::unavailable("the data of the session in other stores cannot be erased now; try again", cause)
 }

@@ -77,9 +77,11 @@ impl SessionHost {
     /// When the snapshot or the session has a newer version, another session has this id, or a store fails.
     pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
         check_version(&snapshot)?;
+        self.await_erasure().await?;
         if self.open()?.is_none() {
             let meta = &snapshot.meta.meta;
             self.load_copied_agent(&meta.tenant, &meta.user, meta.agent_ref()).await?;
+            self.await_erasure().await?;
         }
         let is_child = snapshot.task.is_some();
         if is_child && self.is_canceled()? {

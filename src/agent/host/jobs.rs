@@ -133,13 +133,8 @@ impl SessionHost {
             Job::List => self.update_list_entry(session).await.is_ok(),
             Job::NotifyInbox => self.notify_inbox(session).await.is_ok(),
             Job::Purge => self.purge(session).await.is_ok(),
-            Job::Discard => {
-                let (tenant, id) = {
-                    let state = session.state();
-                    (state.meta.tenant.clone(), state.meta.id.clone())
-                };
-                self.erase(&tenant, &id).await.is_ok()
-            }
+            // A request that is in flight may be about to post the first message.
+            Job::Discard => self.in_flight() == 0 && self.erase_own(session).await.is_ok(),
             Job::CloseSockets => {
                 self.ports.broadcast.iter().for_each(|sockets| sockets.close_expired());
                 true

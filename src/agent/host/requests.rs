@@ -6,10 +6,11 @@ use crate::types::Problem;
 use std::time::Duration;
 use std::{cell::Cell, rc::Rc};
 
-/// How long a request waits for the end of an erasure, which takes longer only if a store does not respond.
+/// How long a request waits for the end of an erasure. One takes longer only if other stores or objects do not respond, or if
+/// there are many subagents.
 const ERASURE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request of a client that is in flight in a session.
+/// A request of a client that is in flight in a session, and may change it.
 pub struct InFlight(Rc<Cell<usize>>);
 
 impl Drop for InFlight {
@@ -19,7 +20,7 @@ impl Drop for InFlight {
 }
 
 impl SessionHost {
-    /// Waits while the session is erased. What a request starts in such a session would be lost.
+    /// Waits until a running erasure of the session has ended. What a request starts in such a session would be lost.
     ///
     /// # Errors
     /// `unavailable` if the erasure takes too long.

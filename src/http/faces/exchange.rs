@@ -209,7 +209,7 @@ async fn post(
     turns::post_as(&call, mode, &|| Ok(message.clone())).await
 }
 
-/// Erases a session that was created for a message which is refused, unless another request uses it or is about to.
+/// Erases a session that was created for a message which is refused, unless another request uses it or may be about to.
 async fn discard(call: &Call<'_>, turns: usize) -> Result<(), Problem> {
     let Ok(session) = call.session() else { return Ok(()) };
     let is_unused = call.host.in_flight() == 1 && {

@@ -7,6 +7,7 @@ use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::session::{self, OpenError, Session};
 use crate::types::{Owner, Principal, Problem, RequestId, SessionId, SessionMeta, TenantId, UserId};
+use http::Method;
 use std::rc::Rc;
 
 /// A request to the object of a session.
@@ -41,7 +42,8 @@ pub struct Call<'a> {
     /// The session of this object, or the owner of a session that this version cannot read. Either may belong
     /// to another user.
     session: Found,
-    in_flight: Rc<InFlight>,
+    /// Absent for a request that only reads.
+    in_flight: Option<Rc<InFlight>>,
 }
 
 /// A looked up session; see [`Call`].
@@ -49,7 +51,7 @@ type Found = Result<Option<Rc<Session>>, (Owner, OpenError)>;
 
 impl<'a> Call<'a> {
     /// Looks up the session, and recovers a turn that was interrupted. This is the only place where a request
-    /// of a client enters a session. Waits while it is erased.
+    /// of a client enters a session. Waits until a running erasure has ended.
     ///
     /// # Errors
     /// A failed store.
@@ -61,19 +63,19 @@ impl<'a> Call<'a> {
     ) -> Result<Self, Problem> {
         host.await_erasure().await?;
         let session = look_up(host)?;
-        let in_flight = Rc::new(host.count_in_flight());
         let SessionRequest { principal, session: session_id, id: request_id, request } = asked;
+        let in_flight = (request.method() != Method::GET).then(|| Rc::new(host.count_in_flight()));
         Ok(Self { host, principal, session_id, request_id, request, params, key, session, in_flight })
     }
 
-    /// Looks up the session again, after an await. Waits while it is erased.
+    /// Looks up the session again, after an await. Waits until a running erasure has ended.
     ///
     /// # Errors
     /// As for [`Call::enter`].
     pub async fn again(&self) -> Result<Self, Problem> {
         self.host.await_erasure().await?;
         let session = look_up(self.host)?;
-        let in_flight = Rc::clone(&self.in_flight);
+        let in_flight = self.in_flight.clone();
         Ok(Self { session, params: self.params.clone(), key: self.key.clone(), in_flight, ..*self })
     }
 
