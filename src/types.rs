@@ -88,7 +88,8 @@ pub use session::{
 };
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{
-    ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, Spawned, SubagentKind, SubagentSource,
+    ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, Spawned, SubagentKind, SubagentSkills,
+    SubagentSource,
 };
 pub use suspension::{
     Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait,

@@ -3,11 +3,12 @@
 //! | tree | owner | written by |
 //! |---|---|---|
 //! | user | one user with one agent | the user and the agent |
+//! | session | an isolated subagent, in place of the user's tree | the subagent |
 //! | shared | one agent, for all its users | the tenant's administrators |
 //! | template | compiled in | never |
 //!
-//! A reader sees the first of these trees that has a non-empty file at the path. Writes go to the user's
-//! tree.
+//! A reader sees the first of these trees that has a non-empty file at the path. Writes go to the tree of the user or
+//! of the session.
 
 pub mod bundle;
 pub mod composite;

@@ -8,7 +8,7 @@ use crate::session::{
 };
 use crate::types::{
     AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode,
-    Owner, PlanRef, SessionId, SessionState, Source, Spawned, SubagentKind, TaskView, TenantId, Timestamp,
+    Owner, PlanRef, SessionId, SessionState, Source, Spawned, SubagentSkills, TaskView, TenantId, Timestamp,
     ToolOutcome, ToolProgress, TurnId, UserId, Wait, WorkspaceOwner,
 };
 use bytes::Bytes;
@@ -56,8 +56,8 @@ pub struct RuntimeContext {
     pub state_rules: Rc<StateRules>,
     /// The volatile state of the turn.
     pub state: Rc<RuntimeState>,
-    /// The kind of subagent, in a session of one.
-    pub(crate) kind: Option<Rc<SubagentKind>>,
+    /// Which of the agent's skills the session has.
+    pub skills: Rc<SubagentSkills>,
     pub(super) finish_follow_ups: FinishFollowUps,
 }
 
@@ -70,11 +70,6 @@ impl RuntimeContext {
     /// Returns the workspace that the session works on.
     pub fn workspace(&self) -> WorkspaceOwner {
         self.session.state().meta.workspace()
-    }
-
-    /// Returns whether the session may have the skill of this name, which the agent has.
-    pub fn admits_skill(&self, name: &str) -> bool {
-        self.kind.as_ref().is_none_or(|kind| kind.admits_skill(name))
     }
 
     /// Returns the session's id.
@@ -177,6 +172,8 @@ pub struct ToolContext {
     pub artifacts: ArtifactReader,
     /// The workspace that the session works on.
     pub workspace: WorkspaceOwner,
+    /// Which of the agent's skills the session has.
+    pub skills: Rc<SubagentSkills>,
     /// The agent's modes.
     pub modes: Rc<Modes>,
     /// The call's write access to the session.
@@ -188,7 +185,6 @@ pub struct ToolContext {
     pub shown: Value,
     /// What the call has stored with `ToolContext::wait`, if it was suspended while it ran.
     pub progress: Option<Value>,
-    kind: Option<Rc<SubagentKind>>,
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
@@ -236,7 +232,7 @@ impl ToolContext {
             cancel,
             artifacts: ArtifactReader::new(&cx.artifacts),
             workspace: cx.workspace(),
-            kind: cx.kind.clone(),
+            skills: Rc::clone(&cx.skills),
             modes: Rc::clone(&cx.modes),
             answer: None,
             shown: Value::Null,
@@ -250,11 +246,6 @@ impl ToolContext {
             empty_waits: cx.state.empty_waits(),
             wait: Rc::default(),
         }
-    }
-
-    /// Returns whether the session may have the skill of this name, which the agent has.
-    pub fn admits_skill(&self, name: &str) -> bool {
-        self.kind.as_ref().is_none_or(|kind| kind.admits_skill(name))
     }
 
     /// Returns the counter of the work of the turn's searches, which calls share because searches of a wave

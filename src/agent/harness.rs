@@ -16,7 +16,7 @@ use crate::session::{Modes, window::Bounds};
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
     Budget, FilePath, GeneratedId, Message, Mode, ModelError, Role, Rules, SessionMeta, SessionState,
-    SubagentKind, TenantLimits, ToolSpec, WaitKind, WorkspaceOwner,
+    SubagentKind, SubagentSkills, TenantLimits, ToolSpec, WaitKind, WorkspaceOwner, subagent::GENERAL,
 };
 use futures::{FutureExt, future::join_all};
 use serde_json::Value;
@@ -166,10 +166,20 @@ impl HarnessAgent {
         system
     }
 
-    /// Returns the kind of subagent of a session; `None` also for the kind `general-purpose` and for a fork of the parent.
+    /// Returns the kind of subagent of a session, if the agent declares it. A fork of its parent is of no kind.
     pub(super) fn kind_of(&self, meta: &SessionMeta) -> Option<&SubagentKind> {
         let parent = meta.parent.as_ref().filter(|parent| !parent.forked)?;
         self.settings.subagents.iter().flatten().find(|kind| kind.id == parent.agent)
+    }
+
+    /// Returns which of the agent's skills a session has. A subagent whose kind is no longer declared has none.
+    pub(super) fn skills_of(&self, meta: &SessionMeta) -> SubagentSkills {
+        let own = meta.parent.as_ref().filter(|parent| !parent.forked && parent.agent != GENERAL);
+        match (self.kind_of(meta), own) {
+            (Some(kind), _) => kind.skills.clone().unwrap_or_default(),
+            (None, Some(_)) => SubagentSkills::none(),
+            (None, None) => SubagentSkills::default(),
+        }
     }
 
     /// Returns the rules for the state of a session.

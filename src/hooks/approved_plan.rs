@@ -40,10 +40,6 @@ impl Hook for ApprovedPlan {
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let Some(plan) = cx.session.state().guidance.plan.clone() else { return Ok(()) };
-        // A plan is a file of the user, which a subagent with a workspace of its own cannot read.
-        if cx.workspace().session.is_some() {
-            return Ok(());
-        }
         let reminder = match self.is_unchanged(&plan, cx).await {
             true => format!("The user has approved the plan in `{}`: read it and follow it.", plan.path),
             false => format!(

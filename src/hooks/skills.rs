@@ -82,7 +82,7 @@ impl Hook for Skills {
             }
         };
         if let Some(skills) =
-            render(&view, |name| self.settings.admits(name) && cx.admits_skill(name), cx.clock.now())
+            render(&view, |name| self.settings.admits(name) && cx.skills.admit(name), cx.clock.now())
         {
             event.request.system.push_str("\n\n");
             event.request.system.push_str(&skills);

@@ -47,7 +47,7 @@ impl Skills {
 
     /// Returns whether the call's session may have the skill of this name.
     fn admits(&self, name: &str, cx: &ToolContext) -> bool {
-        self.settings.admits(name) && cx.admits_skill(name)
+        self.settings.admits(name) && cx.skills.admit(name)
     }
 
     /// Converts a file error to a message for the model. The cause of a failed store goes to the log.

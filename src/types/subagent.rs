@@ -40,11 +40,6 @@ impl SubagentKind {
     pub fn is_isolated(&self) -> bool {
         self.workspace.as_ref().is_some_and(|workspace| workspace.mode == WorkspaceMode::Isolated)
     }
-
-    /// Returns whether it may have the skill of this name, which the agent has.
-    pub fn admits_skill(&self, name: &str) -> bool {
-        self.skills.as_ref().is_none_or(|skills| glob::admits(&skills.allow, &skills.deny, name))
-    }
 }
 
 /// The workspace of a kind of subagent.
@@ -61,7 +56,7 @@ pub struct SubagentWorkspace {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum WorkspaceMode {
-    /// Those of the user, like its parent.
+    /// Those of the user, on which its parent works, too.
     #[default]
     Shared,
     /// Its own, over the shared files of the agent. They are erased with its session.
@@ -79,6 +74,18 @@ pub struct SubagentSkills {
     /// Names of skills that it does not have, with `*` and other glob patterns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
+}
+
+impl SubagentSkills {
+    /// Denies all skills.
+    pub fn none() -> Self {
+        Self { allow: Vec::new(), deny: vec!["*".into()] }
+    }
+
+    /// Returns whether the skill of this name, which the agent has, is among them.
+    pub fn admit(&self, name: &str) -> bool {
+        glob::admits(&self.allow, &self.deny, name)
+    }
 }
 
 /// The task of a child: the arguments of the parent's call, and the payload of its suspension.

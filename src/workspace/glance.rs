@@ -424,7 +424,7 @@ fn cached_bytes(entry: &Entry, head: &Head) -> usize {
     entry.path.as_str().len() + entry.etag.len() + head.as_ref().as_ref().map_or(0, FrontMatter::bytes)
 }
 
-/// Returns the working tree and the shared tree.
+/// Returns the tree of the user or of the session, and the shared tree.
 fn trees(workspace: &WorkspaceOwner) -> [Tree; 2] {
     let shared = FileScope::Agent { agent: workspace.owner.agent.clone() };
     [FileScope::of_workspace(workspace), shared].map(|scope| scope.of(&workspace.owner.tenant))

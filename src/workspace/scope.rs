@@ -30,7 +30,7 @@ pub enum FileScope {
 }
 
 impl FileScope {
-    /// Returns the scope of the working tree of a workspace.
+    /// Returns the scope of the tree that a workspace writes to.
     pub fn of_workspace(WorkspaceOwner { owner, session }: &WorkspaceOwner) -> Self {
         let agent = owner.agent.clone();
         match session.clone() {

@@ -141,6 +141,7 @@ fn an_isolated_subagent_neither_reads_nor_adds_to_what_is_known_of_the_user() {
         ("memory_search", json!({"query": "tea"})),
         ("memory_save", json!({"text": "likes coffee"})),
         ("session_search", json!({"query": "tea"})),
+        ("session_list", json!({})),
         ("session_history", json!({"session": "s"})),
         ("propose_skill", json!({"name": "tea", "description": "d", "body": "Make tea."})),
     ];

@@ -132,6 +132,7 @@ fn an_isolated_subagent_has_files_of_its_own() {
     assert!(text(1).contains("of all users"), "{}", text(1));
     assert!(text(3).contains("of the subagent"), "{}", text(3));
     assert!(text(4).contains("no such skill"), "{}", text(4));
+    client.post(&child.path("/fork"), json!({})).expect(409);
     let read = || client.get("/v1/workspace/files/isolated.md").text().to_owned();
     assert_eq!(read(), "private");
     assert_eq!(client.delete(&chat.path("")).status, 204);

@@ -331,7 +331,7 @@ impl SessionHost {
             permissions: state.meta.permissions.clone(),
             ..SessionMeta::clone(&state.meta)
         };
-        meta.isolated |= self.agent().kind_of(&meta).is_some_and(SubagentKind::is_isolated);
+        meta.isolated = self.agent().kind_of(&meta).is_some_and(SubagentKind::is_isolated);
         Ok(Snapshot {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },

@@ -249,7 +249,7 @@ impl SessionHost {
             modes: Rc::clone(self.agent().modes()),
             state_rules: Rc::clone(&self.agent().state),
             state: Rc::default(),
-            kind: self.agent().kind_of(&state.meta).cloned().map(Rc::new),
+            skills: Rc::new(self.agent().skills_of(&state.meta)),
             finish_follow_ups: Rc::new(finish_follow_ups),
         })
     }

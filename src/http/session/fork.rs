@@ -27,6 +27,10 @@ pub(in crate::http) struct ForkBody {
 /// `POST /v1/sessions/{id}/fork`.
 pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
+    if session.state().meta.isolated {
+        let detail = "the session works on files of its own, which a fork would not have";
+        return Err(Problem::new(ErrorCode::SubagentSession, detail));
+    }
     let body: ForkBody = body::json_or_empty(call.request)?;
     let until = match &body.at_message {
         Some(at) => last_of(session, at)?
