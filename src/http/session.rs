@@ -31,11 +31,14 @@ use super::route::{Handler, RouteMatch};
 use super::routes;
 use crate::agent::SessionHost;
 use crate::standard::DEFAULT_USER;
-use crate::types::{AgentId, Problem, UserId};
+use crate::types::{Owner, Problem, UserId};
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 use std::rc::Rc;
+
+/// How often a request is prepared that creates a session, while others create or delete the same one.
+const MAX_ATTEMPTS: usize = 5;
 
 /// Handles a request that the gateway has forwarded.
 ///
@@ -58,20 +61,7 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         Method::POST => RequestKey::of(&asked.request, &found.params, &Value::Null)?,
         _ => None,
     };
-    // Before the lookup of the session, after which nothing may await.
-    host.load_agent().await?;
-    if *asked.request.method() == Method::POST {
-        host.read_deletion().await;
-    }
-    if found.route.creates_session && !host.store().exists()? {
-        let tenant = &asked.principal.tenant;
-        let (user, agent) = new_owner(&found, asked)?;
-        host.load_new_agent(tenant, &user, &agent).await?;
-        host.check_new_session(tenant, &asked.principal.policy.limits).await?;
-    }
-    // A concurrent request may have created the session, or moved it to another version.
-    host.load_agent().await?;
-    let call = Call::enter(host, asked, found.params, key).await?;
+    let call = enter(host, asked, &found, key).await?;
     if !call.is_readable() {
         // Nothing of the session may change. The handler checks its owner first, so that only the owner learns
         // that it exists.
@@ -88,8 +78,45 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     }
 }
 
-/// Returns the user and the agent of the session that a request creates.
-fn new_owner(found: &RouteMatch, asked: &SessionRequest) -> Result<(UserId, AgentId), Problem> {
+/// Looks up the session, after everything that awaits: its agent is loaded, or that of the session that the request creates.
+async fn enter<'a>(
+    host: &'a Rc<SessionHost>,
+    asked: &'a SessionRequest,
+    found: &RouteMatch,
+    key: Option<RequestKey>,
+) -> Result<Call<'a>, Problem> {
+    if *asked.request.method() == Method::POST {
+        host.read_deletion().await;
+    }
+    let mut may_create = false;
+    for _ in 0..MAX_ATTEMPTS {
+        host.load_agent().await?;
+        let is_missing = || Ok::<_, Problem>(found.route.creates_session && !host.store().exists()?);
+        let mut own = None;
+        if is_missing()? {
+            let (tenant, limits) = (&asked.principal.tenant, &asked.principal.policy.limits);
+            let owner = new_owner(found, asked)?;
+            // First, so that little comes between the loading of the agent and its use.
+            if !may_create {
+                host.check_new_session(tenant, limits).await?;
+                may_create = true;
+            }
+            host.load_new_agent(tenant, &owner.user, &owner.agent).await?;
+            own = Some(owner);
+        }
+        // A concurrent request may have created the session, or moved it to another version.
+        host.load_agent().await?;
+        let call = Call::enter(host, asked, found.params.clone(), key.clone()).await?;
+        // Or it may have erased the session, or loaded the agent of another user for the session that it creates.
+        if !is_missing()? || own.is_some_and(|owner| host.loaded_version(&owner).is_ok()) {
+            return Ok(call);
+        }
+    }
+    Err(Problem::unavailable("other requests create or delete this session; try again", "too many attempts"))
+}
+
+/// Returns the owner of the session that a request creates.
+fn new_owner(found: &RouteMatch, asked: &SessionRequest) -> Result<Owner, Problem> {
     #[derive(Deserialize, Default)]
     struct Named {
         user: Option<String>,
@@ -110,5 +137,6 @@ fn new_owner(found: &RouteMatch, asked: &SessionRequest) -> Result<(UserId, Agen
     let user = named.user.or_else(|| request.query("user"));
     let user = asked.principal.user.clone().or_else(|| user.and_then(|user| UserId::parse(&user)));
     let agent = agent_of(named.agent.or_else(|| request.query("agent")).as_deref(), "/")?;
-    Ok((user.unwrap_or_else(|| DEFAULT_USER.into()), agent))
+    let tenant = asked.principal.tenant.clone();
+    Ok(Owner { tenant, agent, user: user.unwrap_or_else(|| DEFAULT_USER.into()) })
 }

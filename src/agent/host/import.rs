@@ -76,6 +76,14 @@ impl SessionHost {
     /// # Errors
     /// When the snapshot or the session has a newer version, another session has this id, or a store fails.
     pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
+        self.create_from(snapshot).await.map(|(imported, _)| imported)
+    }
+
+    /// Like [`SessionHost::import`]. Also returns whether it has created the session.
+    ///
+    /// # Errors
+    /// As for [`SessionHost::import`].
+    pub async fn create_from(self: &Rc<Self>, snapshot: Snapshot) -> Result<(Imported, bool), Problem> {
         check_version(&snapshot)?;
         self.await_erasure().await?;
         if self.open()?.is_none() {
@@ -87,32 +95,32 @@ impl SessionHost {
         if is_child && self.is_canceled()? {
             // A further task finds no conversation to continue.
             let is_new = snapshot.records.is_some();
-            return Ok(if is_new { Imported::Canceled } else { Imported::Missing });
+            return Ok((if is_new { Imported::Canceled } else { Imported::Missing }, false));
         }
-        let session = match self.recover()? {
+        let (session, is_new) = match self.recover()? {
             Some(session) => {
                 if session.state().meta.user != snapshot.meta.meta.user
                     || session.forked_from()? != snapshot.forked_from
                 {
-                    return Ok(Imported::Taken);
+                    return Ok((Imported::Taken, false));
                 }
                 if is_child && !self.follow_parent(&session, snapshot)? {
-                    return Ok(Imported::Canceled);
+                    return Ok((Imported::Canceled, false));
                 }
-                session
+                (session, false)
             }
-            None if snapshot.records.is_none() => return Ok(Imported::Missing),
+            None if snapshot.records.is_none() => return Ok((Imported::Missing, false)),
             None => {
                 self.store_copied(&snapshot)?;
                 // Replaced when the session is stored. If it cannot be stored, the alarm deletes the records.
                 self.ports.spawner.wake_after(COPY_TIMEOUT);
                 let session = self.make(snapshot)?;
                 self.await_list_update().await;
-                session
+                (session, true)
             }
         };
         let view = session.view().and_then(|view| session::encode(&view))?;
-        Ok(Imported::Session(view))
+        Ok((Imported::Session(view), is_new))
     }
 
     /// Stores the records of a snapshot. The copy has its own first record; all others keep their numbers and times.

@@ -148,9 +148,9 @@ impl Exchange {
         meta.model = checks::model(call.host, self.model.or(meta.model))?;
         meta.ephemeral = self.is_ephemeral;
         let turns = transcript.turns();
-        transcript.create(call, meta).await?;
+        let is_new = transcript.create(call, meta).await?;
         let posted = post(&call.again().await?, message, files, &mode).await;
-        if posted.as_ref().is_err_and(|problem| !problem.started_turn) {
+        if is_new && posted.as_ref().is_err_and(|problem| !problem.started_turn) {
             discard(&call.again().await?, turns).await?;
         }
         posted.map_err(repeatable)

@@ -148,12 +148,12 @@ impl Transcript {
         }
     }
 
-    /// Creates the session of `call` with this conversation as its log.
+    /// Creates the session of `call` with this conversation as its log. Returns `false` if another request has just created it.
     ///
     /// # Errors
     /// `validation_failed` for more than [`MAX_ENTRIES`], a failed store, or another request has just created the session
     /// for another user.
-    pub async fn create(self, call: &Call<'_>, meta: SessionMeta) -> Result<(), Problem> {
+    pub async fn create(self, call: &Call<'_>, meta: SessionMeta) -> Result<bool, Problem> {
         if self.entries > MAX_ENTRIES {
             let detail = format!(
                 "the conversation has more than {MAX_ENTRIES} messages and tool calls; leave out the oldest ones"
@@ -171,8 +171,9 @@ impl Transcript {
             records: Some(records),
             task: None,
         };
-        match call.host.import(snapshot).await? {
-            Imported::Session(_) => Ok(()),
+        let (imported, is_new) = call.host.create_from(snapshot).await?;
+        match imported {
+            Imported::Session(_) => Ok(is_new),
             Imported::Taken => Err(Problem::new(ErrorCode::NotFound, "no such session")),
             Imported::Missing | Imported::Canceled => Err(Problem::internal("the session was not created")),
         }
