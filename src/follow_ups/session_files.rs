@@ -8,7 +8,7 @@ use crate::types::{BoxError, SessionId, WorkspaceOwner};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
-/// Only erases. It has no turns to follow up.
+/// Erases the files of isolated sessions. It never runs after a turn.
 pub struct SessionFiles(pub Rc<Workspaces>);
 
 #[async_trait::async_trait(?Send)]

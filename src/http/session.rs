@@ -37,7 +37,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::rc::Rc;
 
-/// How often a request is prepared that creates a session, while others create or delete the same one.
+/// How many times a request is prepared if other requests create or delete its session at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Handles a request that the gateway has forwarded.
@@ -78,7 +78,7 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     }
 }
 
-/// Looks up the session, after everything that awaits: its agent is loaded, or that of the session that the request creates.
+/// Looks up the session. Its agent is loaded, or the agent of the session that the request creates.
 async fn enter<'a>(
     host: &'a Rc<SessionHost>,
     asked: &'a SessionRequest,
@@ -96,7 +96,7 @@ async fn enter<'a>(
         if is_missing()? {
             let (tenant, limits) = (&asked.principal.tenant, &asked.principal.policy.limits);
             let owner = new_owner(found, asked)?;
-            // First, so that little comes between the loading of the agent and its use.
+            // Before the agent is loaded, so that no other request loads another one during this await.
             if !may_create {
                 host.check_new_session(tenant, limits).await?;
                 may_create = true;
@@ -104,10 +104,10 @@ async fn enter<'a>(
             host.load_new_agent(tenant, &owner.user, &owner.agent).await?;
             own = Some(owner);
         }
-        // A concurrent request may have created the session, or moved it to another version.
+        // During the awaits, another request may have created the session, or moved it to another version.
         host.load_agent().await?;
         let call = Call::enter(host, asked, found.params.clone(), key.clone()).await?;
-        // Or it may have erased the session, or loaded the agent of another user for the session that it creates.
+        // Another request may also have erased the session, or loaded the agent of another user for a new one.
         if !is_missing()? || own.is_some_and(|owner| host.loaded_version(&owner).is_ok()) {
             return Ok(call);
         }

@@ -27,7 +27,7 @@ impl SessionHost {
         self.erase_locked(tenant, id).await
     }
 
-    /// Erases the session that a job found, unless it was erased since.
+    /// Erases this session, unless it was erased while the job waited for another erasure.
     ///
     /// # Errors
     /// As for [`SessionHost::erase`].

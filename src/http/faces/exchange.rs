@@ -204,7 +204,8 @@ async fn post(
     let files = if turns::is_repeated(call, session)? { Vec::new() } else { files };
     let message = with_files(call, message, files).await?;
     let call = call.again().await?;
-    // It may have been deleted meanwhile. Only the request that creates a session knows how it begins.
+    // The session may have been deleted while the files were stored. A message creates no session here: the session would
+    // lack the agent and the conversation of the request.
     call.session_of(message.user.clone())?;
     turns::post_as(&call, mode, &|| Ok(message.clone())).await
 }

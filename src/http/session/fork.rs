@@ -28,7 +28,7 @@ pub(in crate::http) struct ForkBody {
 pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
     if session.state().meta.isolated {
-        let detail = "the session works on files of its own, which a fork would not have";
+        let detail = "a fork would not have the files of this isolated subagent; fork its parent instead";
         return Err(Problem::new(ErrorCode::SubagentSession, detail));
     }
     let body: ForkBody = body::json_or_empty(call.request)?;
