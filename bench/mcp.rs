@@ -5,12 +5,12 @@ use crate::load::Sample;
 use crate::report::Report;
 use crate::support::{
     DEV_API_KEY, ModelServer,
-    http::{Body, Length, read_head},
+    http::{Request, receive, respond},
 };
 use crate::target::{Exchange, Target, exchange};
 use serde_json::{Map, Value, json};
 use std::{
-    io::{self, BufReader, Read, Write},
+    io,
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -103,11 +103,7 @@ fn serve(asked: Arc<AtomicU64>) -> io::Result<SocketAddr> {
 }
 
 fn answer(stream: TcpStream) -> io::Result<()> {
-    let mut connection = BufReader::new(stream);
-    let (_, headers) = read_head(&mut connection)?;
-    let mut body = Vec::new();
-    let mut reader = Body::new(connection, &headers, Length::Known { left: 0 })?;
-    reader.read_to_end(&mut body)?;
+    let Request { body, mut stream, .. } = receive(stream)?;
     let request: Value = serde_json::from_slice(&body)?;
     let result = match request["method"].as_str() {
         Some("server/discover") => {
@@ -116,12 +112,7 @@ fn answer(stream: TcpStream) -> io::Result<()> {
         Some("tools/list") => json!({"tools": (0..TOOLS).map(tool).collect::<Vec<_>>(), "ttlMs": 3_600_000}),
         _ => json!({}),
     };
-    let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    reader.connection.get_mut().write_all((head + &body).as_bytes())
+    respond(&mut stream, 200, &[], &json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
 /// Returns a tool with a schema of usual size.

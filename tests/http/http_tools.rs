@@ -2,12 +2,11 @@
 
 use crate::support::{
     Chat, Client, Server,
-    http::{Body, Length, read_head},
+    http::{Request, receive, respond},
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
-    io::{BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex},
     thread,
@@ -31,7 +30,7 @@ impl Echo {
         let all = Arc::clone(&received);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let request = respond(stream);
+                let request = echo(stream);
                 all.lock().unwrap().extend(request);
             }
         });
@@ -44,26 +43,16 @@ impl Echo {
     }
 }
 
-fn respond(stream: TcpStream) -> Option<Value> {
-    let mut reader = BufReader::new(stream);
-    let (first, headers) = read_head(&mut reader).ok()?;
-    let mut body = Body::new(reader, &headers, Length::Known { left: 0 }).ok()?;
-    let mut bytes = Vec::new();
-    body.read_to_end(&mut bytes).ok()?;
+fn echo(stream: TcpStream) -> Option<Value> {
+    let Request { first, headers, body, mut stream } = receive(stream).ok()?;
     let target = first.split(' ').nth(1)?;
     let headers: serde_json::Map<_, _> =
         headers.into_iter().map(|(name, value)| (name, value.into())).collect();
-    let request = json!({ "first": first, "headers": headers, "body": String::from_utf8_lossy(&bytes) });
+    let request = json!({ "first": first, "headers": headers, "body": String::from_utf8_lossy(&body) });
     let path = target.split('?').next()?;
     let status = path.rsplit('/').next()?.parse::<u16>().unwrap_or(200);
-    let text = request.to_string();
-    let location = if status == 302 { "location: /elsewhere\r\n" } else { "" };
-    let head = format!(
-        "HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\n{location}content-length: {}\r\nconnection: close\r\n\r\n",
-        text.len()
-    );
-    let stream = body.connection.get_mut();
-    stream.write_all((head + &text).as_bytes()).ok()?;
+    let location = (status == 302).then(|| ("location".to_owned(), "/elsewhere".to_owned()));
+    respond(&mut stream, status, location.as_slice(), &request).ok()?;
     Some(request)
 }
 

@@ -121,6 +121,41 @@ pub fn send(
     Ok(Incoming { status, headers, body })
 }
 
+/// A request that a server of the tests has read.
+pub struct Request {
+    pub first: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// For the response.
+    pub stream: TcpStream,
+}
+
+/// Reads a request.
+pub fn receive(stream: TcpStream) -> io::Result<Request> {
+    let mut connection = BufReader::new(stream);
+    let (first, headers) = read_head(&mut connection)?;
+    let mut reader = Body::new(connection, &headers, Length::Known { left: 0 })?;
+    let mut body = Vec::new();
+    reader.read_to_end(&mut body)?;
+    Ok(Request { first, headers, body, stream: reader.connection.into_inner() })
+}
+
+/// Sends a response with JSON.
+pub fn respond(
+    stream: &mut TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    body: &Value,
+) -> io::Result<()> {
+    let body = body.to_string();
+    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes())
+}
+
 /// Reads the first line and the headers of a request or response.
 pub fn read_head(from: &mut impl BufRead) -> io::Result<(String, Vec<(String, String)>)> {
     let first = read_line(from)?;

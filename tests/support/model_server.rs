@@ -2,14 +2,14 @@
 
 use super::{
     PATIENCE,
-    http::{Body, Length, header, read_head},
+    http::{Request, header, receive, respond},
     script::{Script, Step},
     wire::{Frame, Wire},
 };
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
-    io::{self, BufReader, Read, Write},
+    io::{self, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex},
     thread,
@@ -136,12 +136,7 @@ impl Drop for ModelServer {
 fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut connection = BufReader::new(stream);
-    let (first, headers) = read_head(&mut connection)?;
-    let mut body = Vec::new();
-    let mut reader = Body::new(connection, &headers, Length::Known { left: 0 })?;
-    reader.read_to_end(&mut body)?;
-    let mut stream = reader.connection.into_inner();
+    let Request { first, headers, body, mut stream } = receive(stream)?;
 
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     // Forms have files, and are kept as text.
@@ -159,13 +154,13 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     if is_media {
         let script = shared.state.lock().unwrap().queues.get_mut(&model).and_then(VecDeque::pop_front);
         let script = script.unwrap_or_else(|| Script::error(500, json!({"error": {"message": "no script"}})));
-        return answer(&mut stream, script.status, &script.headers, &script.body.unwrap_or_default());
+        return respond(&mut stream, script.status, &script.headers, &script.body.unwrap_or_default());
     }
-    let Some(wire) = wire else { return answer(&mut stream, 404, &[], &json!({"error": "unknown path"})) };
+    let Some(wire) = wire else { return respond(&mut stream, 404, &[], &json!({"error": "unknown path"})) };
     let queued = || shared.state.lock().unwrap().queues.get_mut(&model)?.pop_front();
     let Some(script) = chooser.and_then(|choose| choose(&request)).or_else(queued) else {
         let message = format!("the test has no script for model {model}");
-        return answer(&mut stream, 400, &[], &json!({"error": {"message": message, "type": "no_script"}}));
+        return respond(&mut stream, 400, &[], &json!({"error": {"message": message, "type": "no_script"}}));
     };
     let ended = play(&mut stream, wire, &script, &request);
     if ended.is_err() {
@@ -184,7 +179,7 @@ fn form_field<'a>(form: &'a str, name: &str) -> Option<&'a str> {
 /// Plays a script. An error means that the client disconnected.
 fn play(stream: &mut TcpStream, wire: Wire, script: &Script, request: &Value) -> io::Result<()> {
     if let Some(body) = &script.body {
-        return answer(stream, script.status, &script.headers, body);
+        return respond(stream, script.status, &script.headers, body);
     }
     if request["stream"] != true {
         for step in &script.steps {
@@ -196,7 +191,7 @@ fn play(stream: &mut TcpStream, wire: Wire, script: &Script, request: &Value) ->
                 _ => {}
             }
         }
-        return answer(stream, script.status, &script.headers, &wire.whole(script, request));
+        return respond(stream, script.status, &script.headers, &wire.whole(script, request));
     }
     let mut head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n".to_owned();
     for (name, value) in &script.headers {
@@ -231,16 +226,6 @@ fn chunk(stream: &mut TcpStream, piece: &[u8]) -> io::Result<()> {
     bytes.extend_from_slice(piece);
     bytes.extend_from_slice(b"\r\n");
     stream.write_all(&bytes)
-}
-
-fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &Value) -> io::Result<()> {
-    let body = body.to_string();
-    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\n");
-    for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    head += &format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len());
-    stream.write_all((head + &body).as_bytes())
 }
 
 /// Returns whether the client has closed the connection.
