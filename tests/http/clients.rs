@@ -5,9 +5,10 @@ use crate::support::{DEV_API_KEY, Folder, PATIENCE, Server, shared};
 use serde_json::json;
 use std::{
     env, fs,
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    process::Command,
+    process::{self, Command},
+    sync::{LazyLock, Mutex},
 };
 
 /// The folder of the clients of other protocols.
@@ -136,8 +137,7 @@ fn a2a() {
 
 #[test]
 fn a2a_push() {
-    // Free once it is dropped.
-    let receiver = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let [receiver] = unused_ports().map(on_loopback);
     let server = Server::start(json!({ "PUSH_ALLOW": receiver }));
     run_with(&server, OTHERS, "a2a-push.test.mjs", &[("RECEIVER", &receiver)]);
 }
@@ -182,11 +182,28 @@ fn mcp_conformance() {
     run(OTHERS, "mcp-conformance.test.mjs");
 }
 
+/// Returns ports of loopback for servers that a test starts later. The system gives them to nobody else meanwhile: they are
+/// below the ports that it gives to connections, and to servers that ask for any.
+fn unused_ports<const N: usize>() -> [u16; N] {
+    // Runs of the tests side by side begin at different ports.
+    static NEXT: LazyLock<Mutex<u16>> =
+        LazyLock::new(|| Mutex::new(16_384 + (process::id() * 300 % 12_000) as u16));
+    let mut next = NEXT.lock().unwrap();
+    std::array::from_fn(|_| {
+        let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+        let port = (*next..32_768).find(is_free).unwrap();
+        *next = port + 1;
+        port
+    })
+}
+
+fn on_loopback(port: u16) -> String {
+    format!("{}:{port}", Ipv4Addr::LOCALHOST)
+}
+
 /// Starts a Worker whose agents may name servers on these addresses. Nothing listens on either.
 fn with_mcp_servers() -> (Server, [String; 2]) {
-    // Free once they are dropped.
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+    let addresses = unused_ports().map(on_loopback);
     (Server::start(json!({ "MCP_ALLOW": addresses.join(",") })), addresses)
 }
 
@@ -200,8 +217,7 @@ fn mcp_servers() {
 
 /// Starts a Worker whose agents may name a server on this address, on which nothing listens, and others of `more`.
 fn with_public_url(public_url: &str, more: &[String]) -> (Server, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+    let [address] = unused_ports().map(on_loopback);
     let allowed = [std::slice::from_ref(&address), more].concat().join(",");
     (Server::start(json!({ "MCP_ALLOW": allowed, "PUBLIC_URL": public_url })), address)
 }
@@ -230,11 +246,8 @@ fn mcp_servers_oauth() {
 #[test]
 fn mcp_servers_conformance() {
     let groups = ["calls", "legacy consent", "consent", "issuers"];
-    // Up to 16 scenarios of each group, with four servers each. Free once the listeners are dropped.
-    let listeners: Vec<_> = (0..4 * 64).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
-    let ports: Vec<_> = listeners.iter().map(port).collect();
-    drop(listeners);
+    // Up to 16 scenarios of each group, with four servers each.
+    let ports = unused_ports::<{ 4 * 64 }>().map(|port| port.to_string());
     let hosts: Vec<_> = ports.iter().map(|port| format!("localhost:{port}")).collect();
     let (server, _) = with_public_url("https://conformance-test.local", &hosts);
     for (group, ports) in groups.into_iter().zip(ports.chunks(64)) {
