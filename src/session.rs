@@ -324,11 +324,12 @@ impl Session {
         if let Some(shown) = &shown {
             batch.put.push((DocumentKey::Context.to_string(), encode(shown)?));
         }
+        let records: Vec<Rc<Record>> = records.into_iter().map(Rc::new).collect();
         let mut frames = Vec::with_capacity(records.len());
         for record in &records {
             let encoded = encoded(record)?;
             batch.append.push(stored(record, encoded.clone())?);
-            frames.push(Frame::record(encoded));
+            frames.push(Frame::record(Rc::clone(record), encoded));
         }
         if !records.is_empty() {
             change.activity().totals.updated_at = now;
@@ -347,7 +348,7 @@ impl Session {
         if reported != was_reported {
             // The commit has succeeded, so a failure here only makes a report due.
             self.unreported.set(usage::first_due(self.store.as_ref(), reported).unwrap_or(Some(now)));
-        } else if self.unreported.get().is_none() && records.iter().any(is_due) {
+        } else if self.unreported.get().is_none() && records.iter().any(|record| is_due(record)) {
             self.unreported.set(Some(now));
         }
         for (record, frame) in records.iter().zip(&frames) {

@@ -5,7 +5,7 @@ use crate::ports::{StoreError, session_store::StoredRecord};
 use crate::types::{Cursor, Delta, EventKind, Record, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
-use std::cell::OnceCell;
+use std::{cell::OnceCell, rc::Rc};
 
 /// An event as it is sent.
 pub struct Frame {
@@ -15,10 +15,17 @@ pub struct Frame {
     pub event: String,
     /// The turn of the event.
     pub turn: Option<TurnId>,
-    /// The delta; `None` for a record.
-    delta: Option<Delta>,
+    content: Content,
     json: OnceCell<String>,
     sse: OnceCell<Bytes>,
+}
+
+enum Content {
+    Delta(Delta),
+    /// A record that was just committed.
+    Record(Rc<Record>),
+    /// A record that was read from the log. It is decoded for each reader, so that a replay holds little.
+    Stored,
 }
 
 /// An event for a protocol that writes events in its own format.
@@ -47,16 +54,21 @@ struct DeltaData<'a> {
 }
 
 impl Frame {
-    /// Encodes a stored record.
-    pub fn record(stored: StoredRecord) -> Self {
+    /// Creates the frame of a stored record.
+    pub fn stored(stored: StoredRecord) -> Self {
         Self {
             cursor: Some(Cursor::after(stored.seq)),
             event: stored.kind,
             turn: stored.turn,
-            delta: None,
+            content: Content::Stored,
             json: stored.json.into(),
             sse: OnceCell::new(),
         }
+    }
+
+    /// Creates the frame of a record, of which `encoded` is the form that clients read.
+    pub fn record(record: Rc<Record>, encoded: StoredRecord) -> Self {
+        Self { content: Content::Record(record), ..Self::stored(encoded) }
     }
 
     /// Creates the frame of a delta. Text has a `cursor`: the position after it.
@@ -65,7 +77,7 @@ impl Frame {
             cursor,
             event: delta.name().to_owned(),
             turn: Some(turn.to_owned()),
-            delta: Some(delta),
+            content: Content::Delta(delta),
             json: OnceCell::new(),
             sse: OnceCell::new(),
         }
@@ -76,23 +88,22 @@ impl Frame {
     /// # Errors
     /// If the record is malformed.
     pub fn read<T>(&self, read: impl FnOnce(Event<'_>) -> T) -> Result<T, StoreError> {
-        Ok(match &self.delta {
-            Some(delta) => read(Event::Delta(delta)),
-            None => read(Event::Record(&decode(self.json())?)),
+        Ok(match &self.content {
+            Content::Delta(delta) => read(Event::Delta(delta)),
+            Content::Record(record) => read(Event::Record(record)),
+            Content::Stored => read(Event::Record(&decode(self.json())?)),
         })
     }
 
     /// Returns the event as JSON.
     pub fn json(&self) -> &str {
+        // The JSON of a record is set.
         self.json.get_or_init(|| {
             let turn = self.turn.as_ref();
-            let data = self.delta.as_ref().map(|delta| DeltaData {
-                delta,
-                turn,
-                cursor: self.cursor.map(|cursor| cursor.to_string()),
-            });
-            // Serializing a struct of strings cannot fail, and the JSON of a record is set.
-            data.and_then(|data| serde_json::to_string(&data).ok()).unwrap_or_default()
+            let Content::Delta(delta) = &self.content else { return String::new() };
+            let data = DeltaData { delta, turn, cursor: self.cursor.map(|cursor| cursor.to_string()) };
+            // Serializing a struct of strings cannot fail.
+            serde_json::to_string(&data).unwrap_or_default()
         })
     }
 

@@ -143,7 +143,8 @@ impl TurnSubscription {
         let (listener, stream) = Listener::new(Interest::default(), call.principal);
         let kind = EventKind::TurnWaiting { pending: session.pending()? };
         let record = Record { seq: session.last_seq(), at: call.host.now(), turn: Some(turn.clone()), kind };
-        listener.projected(format.projection(turn)).write(&Frame::record(encoded(&record)?));
+        let encoded = encoded(&record)?;
+        listener.projected(format.projection(turn)).write(&Frame::record(Rc::new(record), encoded));
         Ok(Self { turn: turn.clone(), source: Source::face(session, turn, stream, format) })
     }
 
