@@ -5,7 +5,7 @@
 //! else sees it. Permissions, modes, approvals and the log therefore treat it like any other call.
 
 use super::{Tool, ToolContext, ToolError, Toolkit, toolkit::RESERVED};
-use crate::turn::selector::{self, ToolSelection};
+use crate::turn::selector::{ToolIndex, ToolSelection};
 use crate::types::{Category, Effect, Part, ToolCall, ToolSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl Tool for FindTools {
     }
 
     async fn run(&self, args: Search, _cx: ToolContext) -> Result<Vec<Found>, ToolError> {
-        let best = selector::best(&args.query, &self.0, FOUND);
+        let best = self.0.iter().collect::<ToolIndex>().best(&args.query, &self.0, FOUND);
         if best.is_empty() {
             return Err(ToolError::new("no tool has any of these words; describe the task in other words"));
         }
@@ -97,13 +97,13 @@ impl Tool for CallTool {
 
 /// Returns the names of the tools to offer in a session with this title, of those that it may use. They stay the same as
 /// long as the title does, which is derived from the first message.
-pub(super) fn offered(title: Option<&str>, tools: &[ToolSpec]) -> Vec<String> {
+pub(super) fn offered(title: Option<&str>, tools: &[ToolSpec], index: &ToolIndex) -> Vec<String> {
     let is_found = |spec: &&ToolSpec| !RESERVED.contains(&spec.name.as_str());
     if tools.iter().filter(|spec| !spec.control).count() <= MAX_OFFERED {
         return tools.iter().filter(is_found).map(|spec| spec.name.clone()).collect();
     }
     let selection = ToolSelection { cap: OFFERED, always: ALWAYS.map(str::to_owned).into() };
-    selector::select(title.unwrap_or_default(), tools, &selection)
+    index.select(title.unwrap_or_default(), tools, &selection)
 }
 
 /// Replaces each call of `call_tool` by a call of the tool that it names.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::{Modes, window::Bounds};
-use crate::turn::{policy::Permissions, selector};
+use crate::turn::policy::Permissions;
 use crate::types::{
     Budget, FilePath, GeneratedId, Message, Mode, ModelError, Role, Rules, SessionMeta, SessionState,
     SubagentKind, SubagentSkills, TenantLimits, ToolSpec, WaitKind, WorkspaceOwner, subagent::GENERAL,
@@ -279,7 +279,7 @@ impl HarnessAgent {
             tools = tools.iter().filter(|tool| !permissions.hides(tool)).cloned().collect();
         }
         if self.toolkit.get(FindTools::NAME).is_some() {
-            let names = find_tools::offered(state.meta.title.as_deref(), &tools);
+            let names = find_tools::offered(state.meta.title.as_deref(), &tools, self.toolkit.index());
             return self.toolkit.specs(Some(&names));
         }
         let Some(selection) = self.settings.select_tools.as_ref().filter(|s| tools.len() > s.cap) else {
@@ -287,7 +287,7 @@ impl HarnessAgent {
         };
         let newest = messages.iter().rev().find(|message| message.role == Role::User);
         let query = newest.map(|message| message.text()).unwrap_or_default();
-        self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
+        self.toolkit.specs(Some(&self.toolkit.index().select(&query, &tools, selection)))
     }
 
     /// Returns the permission rules that apply in this session.

@@ -2,9 +2,10 @@
 
 use super::DynTool;
 use crate::session::tokens;
+use crate::turn::selector::ToolIndex;
 use crate::types::{ToolSpec, WaitKind};
 use sha2::{Digest, Sha256};
-use std::{cell::OnceCell, rc::Rc};
+use std::{cell::OnceCell, collections::BTreeSet, rc::Rc};
 use thiserror::Error;
 
 /// The name of a tool is used twice, reserved or invalid.
@@ -32,6 +33,8 @@ pub struct Toolkit {
     tools: Vec<Entry>,
     /// The specs of all tools, cached for turns without restrictions.
     all: OnceCell<Rc<[ToolSpec]>>,
+    /// Built when a turn first selects some of the tools.
+    index: OnceCell<ToolIndex>,
 }
 
 #[derive(Clone)]
@@ -95,7 +98,7 @@ impl Toolkit {
         match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
             Err(place) if is_well_formed(&spec.name) => {
                 self.tools.insert(place, Entry { spec, tool, digest: OnceCell::new() });
-                self.all.take();
+                self.forget();
                 Ok(())
             }
             _ => Err(ToolNameError(spec.name)),
@@ -105,7 +108,13 @@ impl Toolkit {
     /// Removes all tools that do not meet a condition.
     pub(super) fn retain(&mut self, keeps: impl Fn(&ToolSpec) -> bool) {
         self.tools.retain(|entry| keeps(&entry.spec));
+        self.forget();
+    }
+
+    /// Drops what was computed from the tools.
+    fn forget(&mut self) {
         self.all.take();
+        self.index.take();
     }
 
     /// Finds a tool by name.
@@ -127,9 +136,17 @@ impl Toolkit {
     pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
         let specs = || self.tools.iter().map(|entry| &entry.spec);
         match allowed {
-            Some(names) => specs().filter(|spec| names.contains(&spec.name)).cloned().collect(),
+            Some(names) => {
+                let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+                specs().filter(|spec| names.contains(spec.name.as_str())).cloned().collect()
+            }
             None => Rc::clone(self.all.get_or_init(|| specs().cloned().collect())),
         }
+    }
+
+    /// Returns the words of all tools.
+    pub(super) fn index(&self) -> &ToolIndex {
+        self.index.get_or_init(|| self.tools.iter().map(|entry| &entry.spec).collect())
     }
 
     /// Returns the digest of these specs: of tools of the toolkit, which are unchanged, and of the client.

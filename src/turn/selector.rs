@@ -2,7 +2,10 @@
 //! message. Counts words, so that the result is the same on every machine.
 
 use crate::types::ToolSpec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 /// Maximum number of words of the user's message that count.
 const MAX_WORDS: usize = 2_000;
@@ -24,52 +27,71 @@ impl Default for ToolSelection {
     }
 }
 
-/// Returns the names of the tools to offer, sorted: all of them if they are within the cap; otherwise those
-/// that are always offered and, up to the cap, those that best match `query`. Ties are broken by name.
-pub fn select(query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec<String> {
-    let is_always = |tool: &&ToolSpec| tool.control || selection.always.contains(&tool.name);
-    let (mut selected, mut others): (Vec<_>, Vec<_>) = tools.iter().partition(is_always);
-    if tools.len() > selection.cap {
-        let scores = scores(query, tools);
-        let score = |tool: &&ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
-        others.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
-        let counted = selected.iter().filter(|tool| !tool.control).count();
-        others.truncate(selection.cap.saturating_sub(counted));
+/// The words of tools. They are read once, because each turn of an agent with many tools selects some.
+#[derive(Clone, Default)]
+pub struct ToolIndex {
+    /// The tools that contain each word, with its weight there.
+    words: BTreeMap<String, Vec<(Rc<str>, f64)>>,
+}
+
+impl<'a> FromIterator<&'a ToolSpec> for ToolIndex {
+    fn from_iter<I: IntoIterator<Item = &'a ToolSpec>>(tools: I) -> Self {
+        let mut index = Self::default();
+        for tool in tools {
+            let name: Rc<str> = tool.name.as_str().into();
+            for (word, weight) in weights(tool) {
+                index.words.entry(word).or_default().push((Rc::clone(&name), weight));
+            }
+        }
+        index
     }
-    selected.append(&mut others);
-    let mut names: Vec<String> = selected.into_iter().map(|tool| tool.name.clone()).collect();
-    names.sort();
-    names
 }
 
-/// Returns up to `most` tools that have a word of the query, the best match first.
-pub fn best<'a>(query: &str, tools: &'a [ToolSpec], most: usize) -> Vec<&'a ToolSpec> {
-    let scores = scores(query, tools);
-    let score = |tool: &ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
-    let mut found: Vec<&ToolSpec> = tools.iter().filter(|tool| score(tool) > 0.0).collect();
-    found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
-    found.truncate(most);
-    found
-}
+impl ToolIndex {
+    /// Returns the names of those of `tools` to offer, sorted: all of them if they are within the cap; otherwise those
+    /// that are always offered and, up to the cap, those that best match `query`. Ties are broken by name.
+    pub fn select(&self, query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec<String> {
+        let is_always = |tool: &&ToolSpec| tool.control || selection.always.contains(&tool.name);
+        let (mut selected, mut others): (Vec<_>, Vec<_>) = tools.iter().partition(is_always);
+        if tools.len() > selection.cap {
+            let scores = self.scores(query, tools);
+            let score = |tool: &&ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
+            others.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
+            let counted = selected.iter().filter(|tool| !tool.control).count();
+            others.truncate(selection.cap.saturating_sub(counted));
+        }
+        selected.append(&mut others);
+        let mut names: Vec<String> = selected.into_iter().map(|tool| tool.name.clone()).collect();
+        names.sort();
+        names
+    }
 
-/// Scores each tool. A word of the query that occurs in a tool counts more the fewer tools contain it.
-fn scores<'a>(query: &str, tools: &'a [ToolSpec]) -> BTreeMap<&'a str, f64> {
-    let query_words: BTreeSet<String> = words(query).take(MAX_WORDS).collect();
-    let weighted: Vec<_> = tools.iter().map(|tool| (tool.name.as_str(), weights(tool))).collect();
-    let rarity = |word: &str| {
-        let tools_with_it = weighted.iter().filter(|(_, weights)| weights.contains_key(word)).count();
-        #[allow(clippy::cast_precision_loss, reason = "there are few tools")]
-        let share = weighted.len() as f64 / tools_with_it.max(1) as f64;
-        share.ln_1p()
-    };
-    let query_words: Vec<(&String, f64)> = query_words.iter().map(|word| (word, rarity(word))).collect();
-    let score = |weights: &BTreeMap<String, f64>| {
-        query_words
-            .iter()
-            .map(|(word, rarity)| weights.get(*word).map_or(0.0, |weight| weight * rarity))
-            .sum()
-    };
-    weighted.iter().map(|(name, weights)| (*name, score(weights))).collect()
+    /// Returns up to `most` of `tools` that have a word of the query, the best match first.
+    pub fn best<'a>(&self, query: &str, tools: &'a [ToolSpec], most: usize) -> Vec<&'a ToolSpec> {
+        let scores = self.scores(query, tools);
+        let score = |tool: &ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
+        let mut found: Vec<&ToolSpec> = tools.iter().filter(|tool| score(tool) > 0.0).collect();
+        found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
+        found.truncate(most);
+        found
+    }
+
+    /// Scores each of `tools`. A word of the query that occurs in a tool counts more the fewer of them contain it.
+    fn scores<'a>(&self, query: &str, tools: &'a [ToolSpec]) -> BTreeMap<&'a str, f64> {
+        let mut scores: BTreeMap<&str, f64> = tools.iter().map(|tool| (tool.name.as_str(), 0.0)).collect();
+        let query: BTreeSet<String> = words(query).take(MAX_WORDS).collect();
+        for with_word in query.iter().filter_map(|word| self.words.get(word)) {
+            let count = with_word.iter().filter(|(name, _)| scores.contains_key(&**name)).count();
+            #[allow(clippy::cast_precision_loss, reason = "there are few tools")]
+            let rarity = (tools.len() as f64 / count.max(1) as f64).ln_1p();
+            for (name, weight) in with_word {
+                if let Some(score) = scores.get_mut(&**name) {
+                    *score += weight * rarity;
+                }
+            }
+        }
+        scores
+    }
 }
 
 /// Returns the words of a tool with their weights.
@@ -152,9 +174,10 @@ mod tests {
             tool("mail_send", "Sends a message.", &["recipient", "subject"]),
             tool("web_search", "Searches the web.", &["query"]),
         ];
+        let index: ToolIndex = tools.iter().collect();
         let selected = |query: &str, cap: usize, always: &[&str]| {
             let always = always.iter().map(|name| (*name).to_owned()).collect();
-            select(query, &tools, &ToolSelection { cap, always })
+            index.select(query, &tools, &ToolSelection { cap, always })
         };
         assert_eq!(selected("Which events are in my calendars?", 1, &[]), ["calendar_list"]);
         assert_eq!(selected("please keep reading the files", 2, &[]), ["file_read", "file_write"]);
@@ -184,6 +207,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn only_the_given_tools_are_compared() {
+        let tools = ["read_file", "read_page", "find"].map(|name| tool(name, "reads and finds", &[]));
+        let index: ToolIndex = tools.iter().collect();
+        let few = [tools[1].clone(), tools[2].clone()];
+        let own: ToolIndex = few.iter().collect();
+        assert_eq!(index.scores("find what I read", &few), own.scores("find what I read", &few));
+        let names =
+            |found: Vec<&ToolSpec>| found.into_iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(index.best("file", &tools, 8)), ["read_file"]);
+        assert!(index.best("file", &few, 8).is_empty());
+    }
+
     proptest! {
         #[test]
         fn selection_is_independent_of_order_and_within_the_cap(
@@ -195,11 +231,12 @@ mod tests {
         ) {
             let mut tools: Vec<_> = names.iter().map(|(name, text)| tool(name, text, &[])).collect();
             let selection = ToolSelection { cap, always };
-            let selected = select(&query, &tools, &selection);
+            let select = |tools: &[ToolSpec]| tools.iter().collect::<ToolIndex>().select(&query, tools, &selection);
+            let selected = select(&tools);
             let by = turn % tools.len().max(1);
             tools.rotate_left(by);
             tools.sort_by_key(|tool| Reverse(tool.description.clone()));
-            prop_assert_eq!(&selected, &select(&query, &tools, &selection));
+            prop_assert_eq!(&selected, &select(&tools));
             let forced = selection.always.iter().filter(|name| names.contains_key(*name)).collect::<BTreeSet<_>>();
             prop_assert!(forced.iter().all(|name| selected.contains(name)));
             prop_assert_eq!(selected.len(), names.len().min(cap.max(forced.len())));
