@@ -71,8 +71,8 @@ const SMALL_BODY: usize = 16 << 10;
 /// # Errors
 /// `payload_too_large` for a body of more than [`MAX_BODY`] bytes, `unavailable` if this isolate holds too many.
 pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
-    let Some(stream) = from.body() else { return Ok(Bytes::new()) };
     match length {
+        Some(0) => Ok(Bytes::new()),
         Some(length) if length > MAX_BODY => Err(request::too_large()),
         Some(length) if length <= SMALL_BODY => match reserve(length) {
             Ok(permit) => {
@@ -82,11 +82,14 @@ pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result
                 Ok(permit.hold(Uint8Array::new(&buffer).to_vec()))
             }
             Err(refused) => {
-                skip(opened(&stream)?).await;
+                if let Some(stream) = from.body() {
+                    skip(opened(&stream)?).await;
+                }
                 Err(refused)
             }
         },
         _ => {
+            let Some(stream) = from.body() else { return Ok(Bytes::new()) };
             let (mut stream, mut permit, mut whole) = (opened(&stream)?, reserve(0)?, Vec::new());
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| unreadable(error.to_string()))?;
