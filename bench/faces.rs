@@ -97,14 +97,15 @@ pub fn all(model: &ModelServer, report: &mut Report) {
             sample.add_with(&target, &name.replace(' ', "-"), 1, TURNS, &run);
         }
     }
-    let native = samples[0].cpu_per_turn().median;
+    let native = &samples[0];
     for ((name, _), sample) in FACES.iter().zip(&samples) {
         if let Some(error) = sample.errors.first() {
             report.note("ours", format!("{name}: {error}"));
         }
-        let cpu = sample.cpu_per_turn();
-        report.value(&format!("CPU of a turn, {name}"), cpu.median, "ms");
+        report.value(&format!("CPU of a turn, {name}"), sample.cpu_per_turn().median, "ms");
         report.value(&format!("first token, {name}, p50"), sample.first(0.5), "ms");
-        report.goal(&format!("CPU of a turn, {name} to native"), cpu.median / native, GOAL);
+        let ratio = sample.cpu_to(native);
+        report.goal(&format!("CPU of a turn, {name} to native"), ratio.median, GOAL);
+        report.note("ours", format!("{name} to native: {:.2} to {:.2}", ratio.low, ratio.high));
     }
 }

@@ -31,6 +31,14 @@ pub struct Spread {
     pub high: f64,
 }
 
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+        Self { median: at(values.len() / 2), low: at(0), high: at(values.len().saturating_sub(1)) }
+    }
+}
+
 impl Sample {
     /// Returns NaN when no turn succeeded.
     pub fn turns_per_second(&self) -> f64 {
@@ -42,10 +50,13 @@ impl Sample {
 
     /// Returns milliseconds.
     pub fn cpu_per_turn(&self) -> Spread {
-        let mut sorted = self.cpu.clone();
-        sorted.sort_by(f64::total_cmp);
-        let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
-        Spread { median: at(sorted.len() / 2), low: at(0), high: at(sorted.len().saturating_sub(1)) }
+        Spread::of(self.cpu.clone())
+    }
+
+    /// Returns the ratios of the CPU time per turn to that of another sample in the same round: the rounds themselves differ
+    /// more, because the machine is shared and the runtime's own state changes.
+    pub fn cpu_to(&self, other: &Self) -> Spread {
+        Spread::of(self.cpu.iter().zip(&other.cpu).map(|(own, other)| own / other).collect())
     }
 
     pub fn first(&self, quantile: f64) -> f64 {

@@ -79,8 +79,9 @@ pub fn all(model: &ModelServer, report: &mut Report) {
         report.note("ours", "the agent has not listed the tools of its servers".into());
     }
     let [alone, with_servers] = &samples;
-    let cpu = with_servers.cpu_per_turn().median / alone.cpu_per_turn().median;
-    report.goal("CPU of a turn, with MCP servers to without", cpu, GOAL);
+    let ratio = with_servers.cpu_to(alone);
+    report.goal("CPU of a turn, with MCP servers to without", ratio.median, GOAL);
+    report.note("ours", format!("with MCP servers to without: {:.2} to {:.2}", ratio.low, ratio.high));
     let further = asked.load(Ordering::Relaxed) - asked_before;
     report.goal("requests to MCP servers in all of these turns", further as f64, 0.0);
 }
