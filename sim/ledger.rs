@@ -4,7 +4,7 @@ use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
 use edge_harness::platform::in_memory::InMemoryIndex;
 use edge_harness::ports::memory::CollectionKind;
-use edge_harness::types::{CallId, ToolSpec};
+use edge_harness::types::{CallId, Tools};
 use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
@@ -85,7 +85,7 @@ pub struct Ledger {
     /// Number of attempts so far, by turn, step and whether it was the model that takes over.
     pub tries: RefCell<BTreeMap<(String, usize, bool), u32>>,
     /// The tools of the last request, and their tokens.
-    pub measured: RefCell<Option<(Rc<[ToolSpec]>, u64)>>,
+    pub measured: RefCell<Option<(Tools, u64)>>,
     /// The memory index.
     pub index: Rc<InMemoryIndex>,
     /// The messages that left the window before they were in an index.

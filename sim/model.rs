@@ -150,7 +150,14 @@ fn tokens_of(ledger: &Ledger, request: &ModelRequest) -> u64 {
     let mut measured = ledger.measured.borrow_mut();
     let tools = match &*measured {
         Some((tools, tokens)) if Rc::ptr_eq(tools, &request.tools) => *tokens,
-        _ => measured.insert((Rc::clone(&request.tools), request.tools.iter().map(tokens::of_tool).sum())).1,
+        _ => {
+            measured
+                .insert((
+                    Rc::clone(&request.tools),
+                    request.tools.iter().map(|tool| tokens::of_tool(tool)).sum(),
+                ))
+                .1
+        }
     };
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()

@@ -34,6 +34,7 @@ pub mod memory;
 pub mod model;
 pub mod platform;
 pub mod ports;
+pub mod remote;
 pub mod session;
 pub mod standard;
 pub mod testkit;

@@ -12,7 +12,6 @@ mod connect;
 mod connection;
 mod consent;
 mod elicitation;
-mod endpoint;
 mod error;
 mod headers;
 mod listing;

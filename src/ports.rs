@@ -16,6 +16,7 @@ pub mod event_stream;
 pub mod filesystem;
 pub mod http;
 pub mod inbox;
+pub mod json_messages;
 pub mod ledger;
 pub mod log;
 pub mod media;

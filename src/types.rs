@@ -70,7 +70,7 @@ pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
-    Usage,
+    Tools, Usage,
 };
 pub use model_list::ModelList;
 pub use observed::{Chunk, Trigger};
@@ -88,8 +88,8 @@ pub use session::{
 };
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{
-    ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, Spawned, SubagentKind, SubagentSkills,
-    SubagentSource,
+    ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, RemoteAgent, Spawned, SubagentKind,
+    SubagentSkills, SubagentSource,
 };
 pub use suspension::{
     Approver, ChildWait, Claim, Decision, NO_ANSWER, Pending, Resolution, ResolvedBy, Suspension, Wait,

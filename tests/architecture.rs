@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("memory", &["types", "ports", "model::one_shot", "workspace"]),
     // A server describes the arguments of its tools by a schema.
     ("mcp", &["types", "ports", "turn::schema", "agent"]),
+    ("remote", &["types", "ports"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
     ("follow_ups", &["types", "ports", "workspace", "memory", "agent"]),
     // The schema of an external tool comes from its provider.
@@ -80,6 +81,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "turn",
             "agent",
             "mcp",
+            "remote",
             "hooks",
             "tools",
             "standard",

@@ -155,7 +155,7 @@ fn forbidden(
     if agent.allowed_tools(&state).is_some_and(|allowed| !allowed.contains(&spec.name)) {
         return Some(format!("`{}` is no longer a tool of the session's mode", spec.name));
     }
-    refusal(agent.permissions(&state).decide(spec, &call.args), approved)
+    refusal(agent.verdict(&state, spec, &call.args), approved)
 }
 
 /// Returns why a call must not run: the rules deny it, or ask about it and the approval it has does not suffice.
@@ -260,7 +260,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Ok(valid) => valid,
         Err(invalid) => return deny(call, DenyReason::Validation, invalid.into()),
     };
-    let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
+    let verdict = agent.verdict(&cx.session.state(), spec, &event.call.args);
     let is_answered = resolved.answer.is_some();
     // A call that was suspended before it ran has done its work with the answer, so it needs no approval.
     let has_run = resolved.progress.is_some();

@@ -13,10 +13,10 @@ use super::{
     toolkit::ToolNameError,
 };
 use crate::context::ContextStrategy;
-use crate::ports::{Clock, Entropy, Models};
+use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::{ModeError, Modes};
 use crate::types::FilePath;
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 use thiserror::Error;
 
 /// Why an agent could not be built.
@@ -73,6 +73,7 @@ pub struct HarnessBuilder {
     context: Vec<Rc<dyn ContextSource>>,
     follow_ups: Vec<Rc<dyn FollowUp>>,
     intervals: Vec<Rc<dyn Interval>>,
+    remotes: BTreeMap<String, Rc<dyn Model>>,
     /// The strategy, and its position among the follow-ups.
     strategy: Option<(Rc<dyn ContextStrategy>, usize)>,
 }
@@ -108,6 +109,12 @@ impl HarnessBuilder {
     /// Sets the settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Sets the model of a kind of subagent whose work a remote agent does.
+    pub fn remote_agent(mut self, kind: &str, model: Rc<dyn Model>) -> Self {
+        self.remotes.insert(kind.to_owned(), model);
         self
     }
 
@@ -305,6 +312,7 @@ impl HarnessBuilder {
             intervals: self.intervals,
             hooks: HookChain { lists },
             models,
+            remotes: self.remotes,
             clock: self.clock.ok_or(BuildError::Missing("clock"))?,
             entropy: self.entropy.ok_or(BuildError::Missing("entropy"))?,
         })

@@ -14,10 +14,12 @@ impl HarnessAgent {
     ) -> ChildSettings {
         let mut kinds = self.settings.subagents.iter().flatten();
         let kind = kinds.find(|kind| !task.forked && kind.id == task.agent).cloned().unwrap_or_default();
+        let is_remote = kind.remote.is_some();
         // A fork keeps the tools of the original, so that both prompts share a cached prefix. Its calls of
         // tools that subagents may not use are denied.
         let tools = match task.forked {
             true => self.tools_of_fork(state),
+            false if is_remote => Some(Vec::new()),
             false => Some(self.tools_of_subagents(state, kind.tools.as_deref())),
         };
         // At least one, so that it can answer.

@@ -26,6 +26,10 @@ pub(super) fn next(
         return None;
     }
     let state = turn.cx.session.state();
+    if turn.agent.remote_kind_of(&state.meta).is_some() {
+        // No model has the tools and the instructions of the remote agent.
+        return None;
+    }
     let limits = &state.guidance.tenant_policy.limits;
     let needs_price = state.activity.turn.as_ref().is_some_and(|turn| turn.budget.max_cost_usd.is_some());
     let models = &settings.fallback_models;

@@ -6,7 +6,7 @@
 
 use super::{Tool, ToolContext, ToolError, Toolkit, toolkit::RESERVED};
 use crate::turn::selector::{ToolIndex, ToolSelection};
-use crate::types::{Category, Effect, Part, ToolCall, ToolSpec};
+use crate::types::{Category, Effect, Part, ToolCall, ToolSpec, Tools};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ const FOUND: usize = 8;
 const ALWAYS: [&str; 5] = [FindTools::NAME, CallTool::NAME, "read_artifact", "recall", "load_skill"];
 
 /// Searches the tools that are not offered.
-pub(super) struct FindTools(pub Rc<[ToolSpec]>);
+pub(super) struct FindTools(pub Tools);
 
 /// The arguments of `find_tools`.
 #[derive(Deserialize, JsonSchema)]
@@ -97,8 +97,8 @@ impl Tool for CallTool {
 
 /// Returns the names of the tools to offer in a session with this title, of those that it may use. They stay the same as
 /// long as the title does, which is derived from the first message.
-pub(super) fn offered(title: Option<&str>, tools: &[ToolSpec], index: &ToolIndex) -> Vec<String> {
-    let is_found = |spec: &&ToolSpec| !RESERVED.contains(&spec.name.as_str());
+pub(super) fn offered(title: Option<&str>, tools: &[Rc<ToolSpec>], index: &ToolIndex) -> Vec<String> {
+    let is_found = |spec: &&Rc<ToolSpec>| !RESERVED.contains(&spec.name.as_str());
     if tools.iter().filter(|spec| !spec.control).count() <= MAX_OFFERED {
         return tools.iter().filter(is_found).map(|spec| spec.name.clone()).collect();
     }

@@ -13,14 +13,15 @@ use super::{
 };
 use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::{Modes, window::Bounds};
-use crate::turn::policy::Permissions;
+use crate::turn::policy::{Permissions, Verdict};
 use crate::types::{
-    Budget, FilePath, GeneratedId, Message, Mode, ModelError, Role, Rules, SessionMeta, SessionState,
-    SubagentKind, SubagentSkills, TenantLimits, ToolSpec, WaitKind, WorkspaceOwner, subagent::GENERAL,
+    Budget, Effect, FilePath, GeneratedId, Message, Mode, ModelError, ModelErrorKind, Role, Rules,
+    SessionMeta, SessionState, Spawned, SubagentKind, SubagentSkills, TenantLimits, ToolSpec, Tools,
+    WaitKind, WorkspaceOwner, subagent::GENERAL,
 };
 use futures::{FutureExt, future::join_all};
 use serde_json::Value;
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// The instructions added for a subagent.
 const SUBAGENT: &str = "You are a subagent: another agent gave you one task, which is in the first message. Do the \
@@ -48,6 +49,8 @@ pub struct HarnessAgent {
     pub(super) intervals: Vec<Rc<dyn Interval>>,
     pub(super) hooks: HookChain,
     pub(super) models: Rc<dyn Models>,
+    /// The remote agents, by kind of subagent.
+    pub(super) remotes: BTreeMap<String, Rc<dyn Model>>,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) entropy: Rc<dyn Entropy>,
 }
@@ -172,6 +175,20 @@ impl HarnessAgent {
         self.settings.subagents.iter().flatten().find(|kind| kind.id == parent.agent)
     }
 
+    /// Returns the kind of a subagent whose work a remote agent does.
+    pub(super) fn remote_kind_of(&self, meta: &SessionMeta) -> Option<&str> {
+        self.kind_of(meta).filter(|kind| kind.remote.is_some()).map(|kind| kind.id.as_str())
+    }
+
+    /// Finds the remote agent of a kind of subagent.
+    ///
+    /// # Errors
+    /// The agent was built without it.
+    pub(super) fn find_remote(&self, kind: &str) -> Result<Rc<dyn Model>, ModelError> {
+        let none = || ModelError::new(ModelErrorKind::Invalid, "this server has no client for remote agents");
+        self.remotes.get(kind).cloned().ok_or_else(none)
+    }
+
     /// Returns which of the agent's skills a session has. A subagent whose kind is no longer declared has none.
     pub(super) fn skills_of(&self, meta: &SessionMeta) -> SubagentSkills {
         let own = meta.parent.as_ref().filter(|parent| !parent.forked && parent.agent != GENERAL);
@@ -258,21 +275,21 @@ impl HarnessAgent {
 
     /// Returns the tools offered to the model, without those that the rules hide: those of the agent, preselected by the
     /// user's message, and those of the client. The selection changes within a turn only when the mode changes.
-    pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
+    pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Tools {
         let own = self.own_tools_for(state, messages);
         let of_client = state.client_tools();
         if of_client.is_empty() {
             return own;
         }
         let permissions = self.permissions(state);
-        let own = own.iter().filter(|spec| named(of_client, &spec.name).is_none());
-        let of_client = of_client.iter().filter(|spec| !permissions.hides(spec));
-        let mut tools: Vec<_> = own.chain(of_client).cloned().collect();
+        let own = own.iter().filter(|spec| named(of_client, &spec.name).is_none()).cloned();
+        let of_client = of_client.iter().filter(|spec| !permissions.hides(spec)).cloned().map(Rc::new);
+        let mut tools: Vec<_> = own.chain(of_client).collect();
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         tools.into()
     }
 
-    fn own_tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
+    fn own_tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Tools {
         let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
         let permissions = self.permissions(state);
         if tools.iter().any(|tool| permissions.hides(tool)) {
@@ -302,6 +319,37 @@ impl HarnessAgent {
         let read_only = mode.is_some_and(Mode::is_planning);
         let (session, context_files) = (&state.meta.permissions, &self.context_files);
         Permissions { layers, definition, session, context_files, read_only }
+    }
+
+    /// Returns what the rules of a session decide on a call.
+    pub fn verdict(&self, state: &SessionState, spec: &ToolSpec, args: &Value) -> Verdict {
+        let permissions = self.permissions(state);
+        if !self.gives_task_to_remote(state, spec, args) {
+            return permissions.decide(spec, args);
+        }
+        // The tools for subagents only control the session, because rules decide on each call of a subagent. The calls of a
+        // remote agent are decided elsewhere.
+        permissions.decide(&ToolSpec { control: false, effect: Effect::Network, ..spec.clone() }, args)
+    }
+
+    /// Returns whether a call gives a task to a remote agent.
+    fn gives_task_to_remote(&self, state: &SessionState, spec: &ToolSpec, args: &Value) -> bool {
+        if self.remotes.is_empty() || spec.suspends != Some(WaitKind::Subagent) {
+            return false;
+        }
+        let text = |name: &str| args.get(name).and_then(Value::as_str);
+        let is_fork = args.get("forked").and_then(Value::as_bool).unwrap_or_default();
+        match text("agent").or(text("agent_id")) {
+            Some(kind) => !is_fork && self.remotes.contains_key(kind),
+            None => {
+                let is_meant = |own: &&Spawned| {
+                    text("agent_key").is_none_or(|key| *own.session == *key)
+                        && text("label").is_none_or(|label| own.label.as_deref() == Some(label))
+                };
+                let mut meant = state.subagents.spawned.iter().filter(is_meant);
+                meant.any(|own| !own.forked && self.remotes.contains_key(&own.agent))
+            }
+        }
     }
 
     pub(super) fn new_id<I: GeneratedId>(&self) -> I {

@@ -9,8 +9,8 @@ use crate::ports::{Model, StoreError, session_store::Select, within};
 use crate::session::{TaskList, WriteError};
 use crate::turn::structured;
 use crate::types::{
-    EventKind, Message, ModelError, ModelRequest, Price, Role, StopReason, TurnError, TurnState,
-    call::untrusted,
+    EventKind, Message, ModelError, ModelRequest, Price, Role, SessionState, StopReason, TurnError,
+    TurnState, call::untrusted,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -117,6 +117,33 @@ pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), S
     Ok(())
 }
 
+/// The model of a request.
+struct Chosen {
+    /// Its id, `provider/model`.
+    model: String,
+    provider: Rc<dyn Model>,
+    /// The provider's own name for it.
+    name: String,
+    price: Option<Price>,
+}
+
+/// Chooses the model of a request: the remote agent that does the work of the session; or the session's model, or the one
+/// that has taken over.
+fn choose(agent: &HarnessAgent, cx: &RuntimeContext, state: &SessionState) -> Result<Chosen, ModelError> {
+    if let Some(kind) = agent.remote_kind_of(&state.meta) {
+        let (name, provider) = (format!("remote/{kind}"), agent.find_remote(kind)?);
+        // What its work costs is between its operator and this one.
+        return Ok(Chosen { model: name.clone(), name, provider, price: Some(Price::default()) });
+    }
+    let limits = &state.guidance.tenant_policy.limits;
+    // A model that has taken over before a restart may not be usable any more.
+    let taken_over = cx.state.fallback().filter(|model| agent.find_model(model, limits).is_ok());
+    let model = taken_over.unwrap_or_else(|| agent.model_of(&state.meta));
+    let (provider, name) = agent.find_model(&model, limits)?;
+    let price = agent.models.price(&model);
+    Ok(Chosen { model, provider, name, price })
+}
+
 /// Builds a request to the session's model, or to the one that has taken over.
 pub(super) fn prepare(
     agent: &HarnessAgent,
@@ -126,12 +153,8 @@ pub(super) fn prepare(
 ) -> Result<PreparedRequest, PrepareError> {
     let state = cx.session.state();
     let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
-    let limits = &state.guidance.tenant_policy.limits;
-    // A model that has taken over before a restart may not be usable any more.
-    let taken_over = cx.state.fallback().filter(|model| agent.find_model(model, limits).is_ok());
-    let model = taken_over.unwrap_or_else(|| agent.model_of(&state.meta));
-    let (provider, name) = agent.find_model(&model, limits).map_err(|error| turn_error(&error))?;
-    let price = agent.models.price(&model);
+    let Chosen { model, provider, name, price } =
+        choose(agent, cx, &state).map_err(|error| turn_error(&error))?;
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
         // The model was changed after the message was accepted.
         let message = format!("there is no price for model {model:?}, but the turn has a cost limit");
@@ -158,6 +181,7 @@ pub(super) fn prepare(
         tools,
         max_output_tokens: left.into_iter().chain(turn.options.max_output_tokens).min(),
         thinking: turn.options.think.unwrap_or(agent.settings.think),
+        tenant: Some(cx.tenant.clone()),
         tools_off: purpose != Purpose::Step,
     };
     Ok(PreparedRequest { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 })

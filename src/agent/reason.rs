@@ -113,7 +113,9 @@ impl ReactAgent<'_> {
     /// Prepares a model call: shrinks the window if necessary, builds the request and runs the hooks.
     pub(super) async fn prepare_request(&self, purpose: Purpose) -> Result<PreparedRequest, PrepareError> {
         let mut prepared = preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)?;
-        let Some(context_manager) = &self.agent.context_manager else {
+        // A remote agent has its own context: it gets the newest message only.
+        let is_remote = self.agent.remote_kind_of(&self.cx.session.state().meta).is_some();
+        let Some(context_manager) = self.agent.context_manager.as_ref().filter(|_| !is_remote) else {
             return Ok(self.run_pre_reasoning(prepared).await?);
         };
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
@@ -145,7 +147,7 @@ impl ReactAgent<'_> {
             self.agent.toolkit.digest(&request.tools)
         } else {
             // A hook has replaced the tools.
-            request.tools.iter().map(SpecDigest::of).collect()
+            request.tools.iter().map(|spec| SpecDigest::of(spec)).collect()
         }
     }
 

@@ -4,7 +4,7 @@
 //! `TurnState`.
 
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
-use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec, TurnId};
+use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec, Tools, TurnId};
 use futures::future::{LocalBoxFuture, Shared};
 use sha2::{Digest, Sha256};
 use std::{
@@ -33,7 +33,7 @@ struct Inner {
     reflection: Option<String>,
     context: Vec<String>,
     /// The offered tools, cached for the mode they were selected for.
-    tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
+    tools: Option<(Option<String>, Tools)>,
     /// The task list at the start of the turn, rendered for the prompt.
     tasks: Option<String>,
     /// The system prompt and the hash of the tools of the last model call.
@@ -189,11 +189,7 @@ impl RuntimeState {
     }
 
     /// Returns the tools offered to the model, calling `choose` only when the mode has changed.
-    pub(super) fn tools(
-        &self,
-        mode: Option<&str>,
-        choose: impl FnOnce() -> Rc<[ToolSpec]>,
-    ) -> Rc<[ToolSpec]> {
+    pub(super) fn tools(&self, mode: Option<&str>, choose: impl FnOnce() -> Tools) -> Tools {
         let chosen = &mut self.inner.borrow_mut().tools;
         match chosen {
             Some((own, tools)) if own.as_deref() == mode => Rc::clone(tools),
@@ -202,7 +198,7 @@ impl RuntimeState {
     }
 
     /// Returns whether these are the tools that [`RuntimeState::tools`] chose.
-    pub(super) fn has_chosen(&self, tools: &Rc<[ToolSpec]>) -> bool {
+    pub(super) fn has_chosen(&self, tools: &Tools) -> bool {
         self.inner.borrow().tools.as_ref().is_some_and(|(_, chosen)| Rc::ptr_eq(chosen, tools))
     }
 

@@ -3,7 +3,7 @@
 use super::DynTool;
 use crate::session::tokens;
 use crate::turn::selector::ToolIndex;
-use crate::types::{ToolSpec, WaitKind};
+use crate::types::{ToolSpec, Tools, WaitKind};
 use sha2::{Digest, Sha256};
 use std::{cell::OnceCell, collections::BTreeSet, rc::Rc};
 use thiserror::Error;
@@ -32,14 +32,14 @@ fn is_well_formed(name: &str) -> bool {
 pub struct Toolkit {
     tools: Vec<Entry>,
     /// The specs of all tools, cached for turns without restrictions.
-    all: OnceCell<Rc<[ToolSpec]>>,
+    all: OnceCell<Tools>,
     /// Built when a turn first selects some of the tools.
     index: OnceCell<ToolIndex>,
 }
 
 #[derive(Clone)]
 struct Entry {
-    spec: ToolSpec,
+    spec: Rc<ToolSpec>,
     tool: Rc<dyn DynTool>,
     /// Computed once, because schemas are long.
     digest: OnceCell<SpecDigest>,
@@ -97,7 +97,7 @@ impl Toolkit {
     fn insert(&mut self, spec: ToolSpec, tool: Rc<dyn DynTool>) -> Result<(), ToolNameError> {
         match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
             Err(place) if is_well_formed(&spec.name) => {
-                self.tools.insert(place, Entry { spec, tool, digest: OnceCell::new() });
+                self.tools.insert(place, Entry { spec: Rc::new(spec), tool, digest: OnceCell::new() });
                 self.forget();
                 Ok(())
             }
@@ -119,7 +119,7 @@ impl Toolkit {
 
     /// Finds a tool by name.
     pub fn get(&self, name: &str) -> Option<(&ToolSpec, &Rc<dyn DynTool>)> {
-        self.entry(name).map(|entry| (&entry.spec, &entry.tool))
+        self.entry(name).map(|entry| (&*entry.spec, &entry.tool))
     }
 
     fn entry(&self, name: &str) -> Option<&Entry> {
@@ -133,7 +133,7 @@ impl Toolkit {
     }
 
     /// Returns the specs of the tools that a turn may use, sorted by name. `None` allows all.
-    pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
+    pub fn specs(&self, allowed: Option<&[String]>) -> Tools {
         let specs = || self.tools.iter().map(|entry| &entry.spec);
         match allowed {
             Some(names) => {
@@ -150,12 +150,12 @@ impl Toolkit {
     }
 
     /// Returns the digest of these specs: of tools of the toolkit, which are unchanged, and of the client.
-    pub(super) fn digest(&self, specs: &[ToolSpec]) -> SpecDigest {
+    pub(super) fn digest(&self, specs: &[Rc<ToolSpec>]) -> SpecDigest {
         // A tool that the client runs may replace one of the toolkit.
-        let is_own = |entry: &&Entry, spec: &ToolSpec| {
+        let is_own = |entry: &&Entry, spec: &Rc<ToolSpec>| {
             spec.suspends != Some(WaitKind::External) || entry.spec == *spec
         };
-        let digest = |spec: &ToolSpec| match self.entry(&spec.name).filter(|entry| is_own(entry, spec)) {
+        let digest = |spec: &Rc<ToolSpec>| match self.entry(&spec.name).filter(|entry| is_own(entry, spec)) {
             Some(entry) => *entry.digest.get_or_init(|| SpecDigest::of(&entry.spec)),
             None => SpecDigest::of(spec),
         };
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn all_specs_are_copied_once() {
-        let names = |specs: &[ToolSpec]| specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+        let names = |specs: &[Rc<ToolSpec>]| specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
         let mut toolkit = Toolkit::default();
         toolkit.add(Rc::new(Echo)).unwrap();
         assert_eq!(names(&toolkit.specs(None)), ["echo"]);
@@ -194,10 +194,10 @@ mod tests {
         for names in [&["echo"][..], &["current_time", "echo"]] {
             let allowed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let specs = toolkit.specs(Some(&allowed));
-            assert_eq!(toolkit.digest(&specs), specs.iter().map(SpecDigest::of).collect());
+            assert_eq!(toolkit.digest(&specs), specs.iter().map(|spec| SpecDigest::of(spec)).collect());
         }
         let suspends = Some(WaitKind::External);
-        let of_client = [ToolSpec { description: "Other.".into(), suspends, ..Echo.spec() }];
-        assert_eq!(toolkit.digest(&of_client), of_client.iter().map(SpecDigest::of).collect());
+        let of_client = [Rc::new(ToolSpec { description: "Other.".into(), suspends, ..Echo.spec() })];
+        assert_eq!(toolkit.digest(&of_client), of_client.iter().map(|spec| SpecDigest::of(spec)).collect());
     }
 }

@@ -5,7 +5,6 @@ mod exchange;
 use exchange::{OnQuestion, canceled};
 
 use super::elicitation;
-use super::endpoint::Endpoint;
 use super::error::McpError;
 use super::headers::encoded;
 use super::message::{MAX_BYTES, MAX_LIST_BYTES, Reader};
@@ -16,7 +15,7 @@ use super::protocol::{
     VERSION_HEADER,
 };
 use super::server::McpServer;
-use crate::ports::AllowedHosts;
+use crate::ports::{AllowedHosts, outbound::Endpoint};
 use crate::types::{Invalid, TenantId, Timestamp, ToolProgress, UserId, expiring::Expiring};
 use serde_json::{Map, Value, json};
 use std::{

@@ -1,7 +1,10 @@
 //! Why a server gave no result.
 
 use super::oauth::Challenge;
-use crate::ports::{HttpError, directory::DirectoryError, event_stream::EventTooLarge, secrets::SecretError};
+use crate::ports::{
+    HttpError, directory::DirectoryError, json_messages::JsonMessagesError, outbound::EndpointError,
+    secrets::SecretError,
+};
 use crate::types::Invalid;
 use serde_json::Value;
 use std::time::Duration;
@@ -75,6 +78,15 @@ pub enum McpError {
     /// The request cannot be sent.
     #[error("cannot be asked: {0}")]
     Refused(#[from] Invalid),
+}
+
+impl From<EndpointError> for McpError {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::Secret(error) => error.into(),
+            EndpointError::Refused(why) => why.into(),
+        }
+    }
 }
 
 impl McpError {
@@ -157,8 +169,12 @@ impl From<HttpError> for McpError {
     }
 }
 
-impl From<EventTooLarge> for McpError {
-    fn from(_: EventTooLarge) -> Self {
-        Self::Malformed("an event is too large")
+impl From<JsonMessagesError> for McpError {
+    fn from(error: JsonMessagesError) -> Self {
+        match error {
+            JsonMessagesError::Lost(error) => error.into(),
+            JsonMessagesError::TooLarge => Self::Malformed("it is too large"),
+            JsonMessagesError::NotJson => Self::Malformed("it is not JSON"),
+        }
     }
 }

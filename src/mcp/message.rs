@@ -3,12 +3,10 @@
 use super::error::{McpError, RpcError};
 use super::oauth::Challenge;
 use super::protocol::MODERN;
-use crate::ports::{HttpError, HttpResponse, event_stream::Splitter, outbound::Redaction};
+use crate::ports::{HttpResponse, json_messages::JsonMessages, outbound::Redaction};
 use crate::types::ToolProgress;
-use bytes::Bytes;
-use futures::{StreamExt, stream::LocalBoxStream};
+use futures::StreamExt;
 use serde_json::Value;
-use std::{collections::VecDeque, mem};
 
 /// Maximum size of the response to a call, in bytes. Parsed, it takes many times this memory.
 pub(super) const MAX_BYTES: usize = 4 << 20;
@@ -33,14 +31,7 @@ pub(super) enum Incoming {
 /// Reads the messages of a response, without the secrets of the request.
 pub(super) struct Reader<'a> {
     redaction: &'a Redaction,
-    body: LocalBoxStream<'static, Result<Bytes, HttpError>>,
-    /// The splitter of a stream of events; `None` for one JSON text.
-    events: Option<Splitter>,
-    text: Vec<u8>,
-    /// Number of bytes that may still arrive.
-    left: usize,
-    ready: VecDeque<Value>,
-    has_ended: bool,
+    messages: JsonMessages,
 }
 
 impl<'a> Reader<'a> {
@@ -74,17 +65,7 @@ impl<'a> Reader<'a> {
                 return Err(McpError::Status { status, error, names_session });
             }
         }
-        let is_stream =
-            response.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
-        Ok(Self {
-            redaction,
-            body: response.body,
-            events: is_stream.then(Splitter::default),
-            text: Vec::new(),
-            left: max_bytes,
-            ready: VecDeque::new(),
-            has_ended: false,
-        })
+        Ok(Self { redaction, messages: JsonMessages::new(response, max_bytes) })
     }
 
     /// Returns the next message that is a request of the server, or the response to the request with this id.
@@ -93,57 +74,13 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The server's error, or a response that ends too early, is too large, or is not of the protocol.
     pub async fn next(&mut self, id: u64) -> Result<Incoming, McpError> {
-        loop {
-            while let Some(message) = self.ready.pop_front() {
-                if let Some(incoming) = incoming(self.redaction.value(message), id)? {
-                    return Ok(incoming);
-                }
-            }
-            if self.has_ended {
-                return Err(McpError::Malformed("it has no response to the request"));
-            }
-            match self.body.next().await {
-                Some(chunk) => self.push(&chunk?)?,
-                None => self.end()?,
+        while let Some(message) = self.messages.next().await? {
+            if let Some(incoming) = incoming(self.redaction.value(message), id)? {
+                return Ok(incoming);
             }
         }
+        Err(McpError::Malformed("it has no response to the request"))
     }
-
-    fn push(&mut self, chunk: &[u8]) -> Result<(), McpError> {
-        self.left = self.left.checked_sub(chunk.len()).ok_or(McpError::Malformed("it is too large"))?;
-        match &mut self.events {
-            Some(events) => {
-                let ready = &mut self.ready;
-                events.push(chunk, &mut |_, data| queue(ready, data.as_bytes())).map(drop)
-            }
-            None => {
-                self.text.extend_from_slice(chunk);
-                Ok(())
-            }
-        }
-    }
-
-    fn end(&mut self) -> Result<(), McpError> {
-        self.has_ended = true;
-        let ready = &mut self.ready;
-        match &mut self.events {
-            Some(events) => events.finish(&mut |_, data| queue(ready, data.as_bytes())).map(drop),
-            None => queue(ready, &mem::take(&mut self.text)).map(drop),
-        }
-    }
-}
-
-/// Adds the messages of a text. An event may have no data, and versions before 2025-06-18 have lists of messages.
-fn queue(ready: &mut VecDeque<Value>, text: &[u8]) -> Result<bool, McpError> {
-    if text.trim_ascii().is_empty() {
-        return Ok(false);
-    }
-    match serde_json::from_slice(text) {
-        Ok(Value::Array(messages)) => ready.extend(messages),
-        Ok(message) => ready.push_back(message),
-        Err(_) => return Err(McpError::Malformed("it is not JSON")),
-    }
-    Ok(false)
 }
 
 fn incoming(mut message: Value, own: u64) -> Result<Option<Incoming>, McpError> {

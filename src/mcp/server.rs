@@ -1,24 +1,20 @@
 //! A server as a definition of an agent names it.
 
-use super::endpoint;
 use super::oauth_client::OAuthClient;
-use crate::ports::{AllowedHosts, outbound::UrlTemplate};
-use crate::types::{FieldError, Invalid, header, json::escaped};
+use crate::ports::{
+    AllowedHosts,
+    outbound::{Endpoint, UrlTemplate},
+};
+use crate::types::{FieldError, json::escaped};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Maximum number of servers of an agent.
 pub const MAX_SERVERS: usize = 16;
 /// Maximum length of a server's name.
 const MAX_NAME: usize = 32;
-/// Maximum number of headers of a server.
-const MAX_HEADERS: usize = 32;
-/// Maximum size of a URL or of the value of a header, in bytes.
-const MAX_TEXT: usize = 4_096;
 /// Maximum time of a call, in seconds.
 const MAX_TIMEOUT_S: u32 = 3_600;
-/// Headers that the client sets itself. Those of the protocol begin with `mcp-`.
-const OWN_HEADERS: [&str; 2] = ["accept", "content-type"];
 
 /// A server of MCP whose tools the agent has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -94,39 +90,15 @@ impl McpServer {
     }
 
     fn own_faults(&self, hosts: &AllowedHosts) -> Vec<FieldError> {
-        let mut faults = Vec::new();
-        if let Err(why) = self.check_url(hosts) {
-            faults.push(fault("/url", why.0));
-        }
-        if self.headers.len() > MAX_HEADERS {
-            faults.push(fault("/headers", format!("expected at most {MAX_HEADERS} headers")));
-        }
-        let mut names = BTreeSet::new();
-        for (name, value) in &self.headers {
-            let lower = name.to_ascii_lowercase();
-            let at = format!("/headers/{}", escaped(name));
-            if !header::is_token(name) {
-                faults.push(fault(&at, "not the name of a header"));
-            } else if !names.insert(lower.clone()) {
-                faults.push(fault(&at, "the header occurs twice"));
-            } else if header::is_of_connection(&lower)
-                || OWN_HEADERS.contains(&&*lower)
-                || lower.starts_with("mcp-")
-            {
-                faults.push(fault(&at, "the client sets this header"));
-            } else if value.len() > MAX_TEXT {
-                faults.push(fault(&at, format!("longer than {MAX_TEXT} bytes")));
-            } else if let Err(why) = endpoint::header(value) {
-                faults.push(fault(&at, why.0));
-            }
-        }
+        let is_of_protocol = |name: &str| name.starts_with("mcp-");
+        let mut faults = Endpoint::faults(&self.url, &self.headers, is_of_protocol, hosts);
         if self.asks_for_consent() {
             let has_secret = |url: UrlTemplate| url.templates().any(|part| part.secrets().next().is_some());
-            if endpoint::url(&self.url).is_ok_and(has_secret) {
+            if Endpoint::url(&self.url).is_ok_and(has_secret) {
                 // It identifies the server to others.
                 faults.push(fault("/url", "with `auth`, the URL cannot have a secret"));
             }
-            if names.contains("authorization") {
+            if self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
                 faults.push(fault("/headers", "with `auth`, the client sets the header `authorization`"));
             }
         }
@@ -138,14 +110,6 @@ impl McpServer {
             faults.push(fault("/timeout_s", format!("expected 1 to {MAX_TIMEOUT_S}")));
         }
         faults
-    }
-
-    /// Checks the URL, with samples of the secrets.
-    fn check_url(&self, hosts: &AllowedHosts) -> Result<(), Invalid> {
-        if self.url.len() > MAX_TEXT {
-            return Err(Invalid(format!("longer than {MAX_TEXT} bytes")));
-        }
-        hosts.receiver(&endpoint::url(&self.url)?.sample()?).map(drop)
     }
 }
 

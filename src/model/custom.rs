@@ -58,7 +58,8 @@ impl CustomProvider {
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(fits) {
             return Err(InvalidProvider::Name);
         }
-        if TABLE.iter().any(|provider| provider.name == self.name) {
+        // Remote agents have this name in events and usage.
+        if self.name == "remote" || TABLE.iter().any(|provider| provider.name == self.name) {
             return Err(InvalidProvider::BuiltIn);
         }
         if !["http://", "https://"].iter().any(|scheme| self.base_url.starts_with(scheme)) {

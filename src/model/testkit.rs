@@ -199,8 +199,8 @@ pub(super) fn ok(text: &str) -> ToolOutcome {
     ToolOutcome::Result { result: json!(text) }
 }
 
-pub(super) fn spec(name: &str) -> ToolSpec {
-    ToolSpec {
+pub(super) fn spec(name: &str) -> Rc<ToolSpec> {
+    Rc::new(ToolSpec {
         name: name.into(),
         description: format!("Does {name}."),
         parameters: json!({"type":"object","required":["what"]}),
@@ -212,7 +212,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
         control: false,
         suspends: None,
         client_may_repeat: false,
-    }
+    })
 }
 
 /// Returns the JSON body of an encoded request.

@@ -59,6 +59,8 @@ pub struct AgentParts {
     pub of_deployment: Vec<AgentId>,
     /// Where HTTP tools may send requests to.
     pub http_tools_allow: AllowedHosts,
+    /// The hosts on which kinds of subagents may name remote agents.
+    pub remote_agents_allow: AllowedHosts,
     /// Returns the deployment's settings as a definition.
     pub settings: Box<dyn Fn() -> Definition>,
     /// The client of MCP.
@@ -198,7 +200,9 @@ impl Agents {
     /// If the deployment's own agent does not build.
     pub fn faults(&self, definition: &Definition, limits: &TenantLimits) -> Result<Vec<FieldError>, Problem> {
         let base = self.base()?.agent;
-        let hosts = Hosts { mcp: self.parts.mcp.hosts(), http_tools: &self.parts.http_tools_allow };
+        let AgentParts { mcp, http_tools_allow, remote_agents_allow, .. } = &self.parts;
+        let hosts =
+            Hosts { mcp: mcp.hosts(), http_tools: http_tools_allow, remote_agents: remote_agents_allow };
         let faults = definition::check(definition, &base, limits, &hosts);
         if !faults.is_empty() {
             return Ok(faults);

@@ -112,6 +112,8 @@ pub struct Config {
     pub push_allow: AllowedHosts,
     /// The hosts on which definitions of agents may name servers of MCP.
     pub mcp_allow: AllowedHosts,
+    /// The hosts on which definitions of agents may name remote agents.
+    pub remote_agents_allow: AllowedHosts,
     /// The address of the deployment, without a slash at the end.
     pub public_url: Option<String>,
     /// Memory across sessions.
@@ -145,6 +147,7 @@ impl Default for Config {
             http_tools_allow: AllowedHosts::parse("*"),
             push_allow: AllowedHosts::default(),
             mcp_allow: AllowedHosts::parse("*"),
+            remote_agents_allow: AllowedHosts::parse("*"),
             public_url: None,
             memory: MemorySettings::default(),
             strategy: Strategy::default(),

@@ -34,8 +34,8 @@ pub struct ToolIndex {
     words: BTreeMap<String, Vec<(Rc<str>, f64)>>,
 }
 
-impl<'a> FromIterator<&'a ToolSpec> for ToolIndex {
-    fn from_iter<I: IntoIterator<Item = &'a ToolSpec>>(tools: I) -> Self {
+impl<'a> FromIterator<&'a Rc<ToolSpec>> for ToolIndex {
+    fn from_iter<I: IntoIterator<Item = &'a Rc<ToolSpec>>>(tools: I) -> Self {
         let mut index = Self::default();
         for tool in tools {
             let name: Rc<str> = tool.name.as_str().into();
@@ -50,12 +50,12 @@ impl<'a> FromIterator<&'a ToolSpec> for ToolIndex {
 impl ToolIndex {
     /// Returns the names of those of `tools` to offer, sorted: all of them if they are within the cap; otherwise those
     /// that are always offered and, up to the cap, those that best match `query`. Ties are broken by name.
-    pub fn select(&self, query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec<String> {
-        let is_always = |tool: &&ToolSpec| tool.control || selection.always.contains(&tool.name);
+    pub fn select(&self, query: &str, tools: &[Rc<ToolSpec>], selection: &ToolSelection) -> Vec<String> {
+        let is_always = |tool: &&Rc<ToolSpec>| tool.control || selection.always.contains(&tool.name);
         let (mut selected, mut others): (Vec<_>, Vec<_>) = tools.iter().partition(is_always);
         if tools.len() > selection.cap {
             let scores = self.scores(query, tools);
-            let score = |tool: &&ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
+            let score = |tool: &&Rc<ToolSpec>| scores.get(tool.name.as_str()).copied().unwrap_or_default();
             others.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
             let counted = selected.iter().filter(|tool| !tool.control).count();
             others.truncate(selection.cap.saturating_sub(counted));
@@ -67,17 +67,18 @@ impl ToolIndex {
     }
 
     /// Returns up to `most` of `tools` that have a word of the query, the best match first.
-    pub fn best<'a>(&self, query: &str, tools: &'a [ToolSpec], most: usize) -> Vec<&'a ToolSpec> {
+    pub fn best<'a>(&self, query: &str, tools: &'a [Rc<ToolSpec>], most: usize) -> Vec<&'a ToolSpec> {
         let scores = self.scores(query, tools);
         let score = |tool: &ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
-        let mut found: Vec<&ToolSpec> = tools.iter().filter(|tool| score(tool) > 0.0).collect();
+        let mut found: Vec<&ToolSpec> =
+            tools.iter().map(Rc::as_ref).filter(|tool| score(tool) > 0.0).collect();
         found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
         found.truncate(most);
         found
     }
 
     /// Scores each of `tools`. A word of the query that occurs in a tool counts more the fewer of them contain it.
-    fn scores<'a>(&self, query: &str, tools: &'a [ToolSpec]) -> BTreeMap<&'a str, f64> {
+    fn scores<'a>(&self, query: &str, tools: &'a [Rc<ToolSpec>]) -> BTreeMap<&'a str, f64> {
         let mut scores: BTreeMap<&str, f64> = tools.iter().map(|tool| (tool.name.as_str(), 0.0)).collect();
         let query: BTreeSet<String> = words(query).take(MAX_WORDS).collect();
         for with_word in query.iter().filter_map(|word| self.words.get(word)) {
@@ -147,10 +148,10 @@ mod tests {
     use serde_json::json;
     use std::cmp::Reverse;
 
-    fn tool(name: &str, description: &str, arguments: &[&str]) -> ToolSpec {
+    fn tool(name: &str, description: &str, arguments: &[&str]) -> Rc<ToolSpec> {
         let properties: serde_json::Map<_, _> =
             arguments.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
-        ToolSpec {
+        Rc::new(ToolSpec {
             name: name.into(),
             description: description.into(),
             parameters: json!({"type": "object", "properties": properties}),
@@ -162,7 +163,7 @@ mod tests {
             control: false,
             suspends: None,
             client_may_repeat: false,
-        }
+        })
     }
 
     #[test]
@@ -231,7 +232,7 @@ mod tests {
         ) {
             let mut tools: Vec<_> = names.iter().map(|(name, text)| tool(name, text, &[])).collect();
             let selection = ToolSelection { cap, always };
-            let select = |tools: &[ToolSpec]| tools.iter().collect::<ToolIndex>().select(&query, tools, &selection);
+            let select = |tools: &[Rc<ToolSpec>]| tools.iter().collect::<ToolIndex>().select(&query, tools, &selection);
             let selected = select(&tools);
             let by = turn % tools.len().max(1);
             tools.rotate_left(by);

@@ -1,10 +1,13 @@
 //! Provider-neutral requests, responses, and errors of models.
 
-use super::{Message, Part, RequestMedia, Thinking, ToolSpec, WindowUse};
+use super::{Message, Part, RequestMedia, TenantId, Thinking, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{ops::AddAssign, rc::Rc};
 use thiserror::Error;
+
+/// The tools of a request, sorted by name.
+pub type Tools = Rc<[Rc<ToolSpec>]>;
 
 /// One request to a model.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +25,14 @@ pub struct ModelRequest {
     pub messages: Vec<Rc<Message>>,
     /// The contents of the users' files in the conversation.
     pub media: Rc<RequestMedia>,
-    /// The available tools, sorted by name.
-    pub tools: Rc<[ToolSpec]>,
+    /// The available tools.
+    pub tools: Tools,
     /// Maximum number of output tokens; if absent, the provider's default.
     pub max_output_tokens: Option<u32>,
     /// How much the model should reason.
     pub thinking: Thinking,
+    /// The tenant of the session, for models whose credentials are the tenant's; `None` for work of the deployment.
+    pub tenant: Option<TenantId>,
     /// Whether tool calls are disabled. The tools stay in the prompt, because messages refer to them and the
     /// provider's cache needs an unchanged start.
     pub tools_off: bool,

@@ -3,6 +3,7 @@
 use super::{Budget, CallId, GeneratedId, SessionId, Thinking, TurnId, glob};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// The kind of subagent that always exists where an agent has subagents.
 pub const GENERAL: &str = "general-purpose";
@@ -33,9 +34,30 @@ pub struct SubagentKind {
     /// Which of the agent's skills it has; all of them when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<SubagentSkills>,
+    /// The remote agent that does its work. It has its own instructions, model, tools, workspace and skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteAgent>,
+}
+
+/// An agent of another server, which does the work of a kind of subagent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteAgent {
+    /// The address of its JSON-RPC endpoint of A2A 1.0. After the host, each request has a secret in place of
+    /// `${secret:NAME}`.
+    pub url: String,
+    /// Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
 }
 
 impl SubagentKind {
+    /// Returns whether it has settings that only a subagent of this server can have.
+    pub fn has_local_settings(&self) -> bool {
+        let (id, description, remote) = (self.id.clone(), self.description.clone(), self.remote.clone());
+        *self != Self { id, description, remote, ..Self::default() }
+    }
+
     /// Returns whether each subagent of this kind has a workspace of its own.
     pub fn is_isolated(&self) -> bool {
         self.workspace.as_ref().is_some_and(|workspace| workspace.mode == WorkspaceMode::Isolated)

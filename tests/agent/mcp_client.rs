@@ -134,6 +134,7 @@ fn agents(
     };
     Agents::new(AgentParts {
         http_tools_allow: AllowedHosts::default(),
+        remote_agents_allow: AllowedHosts::default(),
         store,
         clock: Rc::new(clock.clone()),
         of_deployment: vec![],

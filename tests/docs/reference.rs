@@ -128,7 +128,7 @@ fn the_table_of_tools_has_every_built_in_tool() {
     let offered: Rc<RefCell<Vec<ToolSpec>>> = Rc::default();
     let seen = Rc::clone(&offered);
     let script = move |request: &ModelRequest| {
-        seen.replace(request.tools.to_vec());
+        seen.replace(request.tools.iter().map(|tool| ToolSpec::clone(tool)).collect());
         answer(vec![Part::text("ok")])
     };
     // The tools that need a setting.

@@ -92,6 +92,7 @@ pub fn agents(
             Rc::new(MemoryLog::default()),
         ),
         http_tools_allow: Config::default().http_tools_allow,
+        remote_agents_allow: Config::default().remote_agents_allow,
         settings: Box::new(|| Definition::of_deployment(&Config::default())),
         build: {
             let build = build.clone();

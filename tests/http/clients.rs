@@ -182,8 +182,8 @@ fn mcp_conformance() {
     run(OTHERS, "mcp-conformance.test.mjs");
 }
 
-/// Returns ports of loopback for servers that a test starts later. The system gives them to nobody else meanwhile: they are
-/// below the ports that it gives to connections, and to servers that ask for any.
+/// Returns ports of loopback for servers that a test starts later. They are below those that the system gives to connections,
+/// and to servers that ask for any port.
 fn unused_ports<const N: usize>() -> [u16; N] {
     // Runs of the tests side by side begin at different ports.
     static NEXT: LazyLock<Mutex<u16>> =
@@ -220,6 +220,13 @@ fn with_public_url(public_url: &str, more: &[String]) -> (Server, String) {
     let [address] = unused_ports().map(on_loopback);
     let allowed = [std::slice::from_ref(&address), more].concat().join(",");
     (Server::start(json!({ "MCP_ALLOW": allowed, "PUBLIC_URL": public_url })), address)
+}
+
+#[test]
+fn remote_agent() {
+    let [address] = unused_ports().map(on_loopback);
+    let server = Server::start(json!({ "REMOTE_AGENTS_ALLOW": address }));
+    run_with(&server, OTHERS, "remote-agent.test.mjs", &[("SERVER", &address)]);
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod people;
 mod privacy;
 mod providers;
 mod recovery;
+mod remote_agents;
 mod rows;
 mod shards;
 mod skills;

@@ -3649,6 +3649,15 @@ export interface components {
              */
             type: "reflection.started";
         };
+        /** @description An agent of another server, which does the work of a kind of subagent. */
+        RemoteAgent: {
+            /** @description Headers of each request. In their values, each request has a secret in place of `${secret:NAME}`. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description The address of its JSON-RPC endpoint of A2A 1.0. After the host, each request has a secret in place of `${secret:NAME}`. */
+            url: string;
+        };
         /** @description A call of the inbox that is no longer there. */
         RemovedCall: {
             /** @description The agent of the session. */
@@ -4027,6 +4036,8 @@ export interface components {
             max_steps?: number;
             /** @description Its model, as `provider/model`; the parent session's when absent. */
             model?: string;
+            /** @description The remote agent that does its work. It has its own instructions, model, tools, workspace and skills. */
+            remote?: components["schemas"]["RemoteAgent"];
             /** @description Which of the agent's skills it has; all of them when absent. */
             skills?: {
                 /** @description Names of skills, with `*` and other glob patterns. If there are any, it has no other skills. */
@@ -4054,6 +4065,8 @@ export interface components {
             max_steps?: number | null;
             /** @description Its model, as `provider/model`; the parent session's when absent. */
             model?: string | null;
+            /** @description The remote agent that does its work. It has its own instructions, model, tools, workspace and skills. */
+            remote?: components["schemas"]["RemoteAgent"] | null;
             /** @description Which of the agent's skills it has; all of them when absent. */
             skills?: {
                 /** @description Names of skills, with `*` and other glob patterns. If there are any, it has no other skills. */

@@ -208,7 +208,7 @@ impl SessionHost {
         let state = session.state();
         let agent = self.agent();
         let spec = agent.spec(state.client_tools(), &suspension.name);
-        match spec.map(|spec| agent.permissions(&state).decide(spec, args)) {
+        match spec.map(|spec| agent.verdict(&state, spec, args)) {
             Some(Verdict::Ask(now)) => now.max(suspension.by),
             Some(Verdict::Allow | Verdict::Deny(_)) | None => suspension.by,
         }
@@ -364,10 +364,9 @@ impl SessionHost {
         let mut state = session.state().clone();
         Rc::make_mut(&mut state.meta).permissions.grant(granted);
         let agent = self.agent();
-        let permissions = agent.permissions(&state);
         let allowed = |own: &Suspension| {
             let spec = agent.spec(state.client_tools(), &own.name);
-            spec.is_some_and(|spec| permissions.decide(spec, &own.args) == Verdict::Allow)
+            spec.is_some_and(|spec| agent.verdict(&state, spec, &own.args) == Verdict::Allow)
         };
         let others = session.suspensions()?.into_iter().filter(|own| {
             let is_other = own.wait == Wait::Approval && own.call_id != decided.call_id;

@@ -1,13 +1,12 @@
 //! Sends a request to the server and reads its result. Responds to the requests that the server makes before that.
 
 use super::super::elicitation;
-use super::super::endpoint::Target;
 use super::super::error::McpError;
 use super::super::message::{Incoming, MAX_LIST_BYTES, Reader};
 use super::super::oauth::Tokens;
 use super::super::protocol::SESSION_HEADER;
 use super::{Connection, Outgoing, UNKNOWN_METHOD};
-use crate::ports::{HttpRequest, HttpResponse, within};
+use crate::ports::{HttpRequest, HttpResponse, outbound::Target, within};
 use crate::types::{Invalid, ToolProgress, header};
 use bytes::Bytes;
 use futures::{

@@ -192,6 +192,7 @@ fn the_whole_request() {
         tools: vec![spec("zeta"), spec("alpha")].into(),
         max_output_tokens: Some(2_000),
         thinking: Thinking::Off,
+        tenant: None,
         tools_off: false,
     };
     let marker = json!({"type":"ephemeral"});
@@ -231,7 +232,7 @@ fn a_tail_after_an_assistant_message_is_a_user_message() {
 
 #[test]
 fn forbidden_tools_stay_in_the_prompt() {
-    let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
+    let request = |tools: Vec<std::rc::Rc<crate::types::ToolSpec>>| ModelRequest {
         messages: vec![user("Hi")],
         tools: tools.into(),
         tools_off: true,

@@ -194,6 +194,7 @@ fn the_whole_request() {
         tools: vec![spec("zeta"), spec("alpha")].into(),
         max_output_tokens: Some(100),
         thinking: Thinking::Low,
+        tenant: None,
         tools_off: false,
     };
     let tool = |name: &str| json!({"type":"function","function":{"name":name,"description":format!("Does {name}."),"parameters":{"type":"object","required":["what"]}}});
@@ -235,7 +236,7 @@ fn invented_tool_names_are_sanitized() {
 
 #[test]
 fn forbidden_tools_stay_in_the_prompt() {
-    let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
+    let request = |tools: Vec<std::rc::Rc<crate::types::ToolSpec>>| ModelRequest {
         messages: vec![user("Hi")],
         tools: tools.into(),
         tools_off: true,

@@ -24,6 +24,7 @@ use crate::ports::{
     Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Inbox, Ledger, MemoryIndex, MemorySpaces,
     Moves, Signatures,
 };
+use crate::remote::{RemoteModel, RemotePorts};
 use crate::standard::{
     Config, Standard, add_servers,
     agents::{AgentParts, Agents, BuiltAgent},
@@ -33,7 +34,7 @@ use crate::standard::{
     unusable,
 };
 use crate::tools::http_tool::{HttpTool, HttpToolPorts};
-use crate::types::{ErrorCode, Problem};
+use crate::types::{ErrorCode, Problem, RemoteAgent, SubagentKind};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, OnceCell},
@@ -154,6 +155,7 @@ fn build(
     add: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
 ) -> Result<BuiltAgent> {
     let shared = workspaces(env)?;
+    let remotes: Vec<_> = own.settings.subagents.iter().flatten().filter_map(remote_of).collect();
     let files = match own.files.is_empty() {
         true => shared,
         false => Rc::new(shared.with_files(&own.files)),
@@ -180,9 +182,34 @@ fn build(
         .http_tools
         .into_iter()
         .fold(builder, |builder, tool| builder.dyn_tool(Rc::new(HttpTool::new(tool, ports.clone()))));
+    let builder = with_remote_agents(builder, env, config, &remotes)?;
     let agent = add(CUSTOMIZE.get()(builder.only_tools(own.tools))).build();
     let agent = agent.map_err(|error| worker::Error::RustError(error.to_string()))?;
     Ok(BuiltAgent { agent: Rc::new(agent), files })
+}
+
+/// Returns the remote agent of a kind of subagents, with the id of the kind.
+fn remote_of(kind: &SubagentKind) -> Option<(String, RemoteAgent)> {
+    Some((kind.id.clone(), kind.remote.clone()?))
+}
+
+fn with_remote_agents(
+    builder: HarnessBuilder,
+    env: &Env,
+    config: &Config,
+    remotes: &[(String, RemoteAgent)],
+) -> Result<HarnessBuilder> {
+    let ports = Rc::new(RemotePorts {
+        http: http(),
+        secrets: secrets(env)?,
+        clock: clock(),
+        hosts: config.remote_agents_allow.clone(),
+        spawn: Box::new(wasm_bindgen_futures::spawn_local),
+    });
+    let add = |builder: HarnessBuilder, (kind, agent): &(String, RemoteAgent)| {
+        builder.remote_agent(kind, Rc::new(RemoteModel::new(agent, Rc::clone(&ports))))
+    };
+    Ok(remotes.iter().fold(builder, add))
 }
 
 /// Returns the agents of the deployment and its tenants.
@@ -213,6 +240,7 @@ pub fn agents(env: &Env) -> Result<Rc<Agents>> {
             clock: clock(),
             of_deployment: loaded.config.agents.clone(),
             http_tools_allow: loaded.config.http_tools_allow.clone(),
+            remote_agents_allow: loaded.config.remote_agents_allow.clone(),
             settings,
             mcp: McpServers::new(
                 mcp::Ports {

@@ -4,10 +4,11 @@ use super::url::{encoded, in_segment};
 use serde_json::Value;
 
 /// The texts to remove.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Redaction(Vec<Form>);
 
 /// A form in which a secret is sent, and what replaces it.
+#[derive(Clone, Debug)]
 struct Form {
     text: String,
     mark: String,
@@ -37,6 +38,12 @@ impl Redaction {
         forms.sort_by(|one, other| (other.text.len(), &other.text).cmp(&(one.text.len(), &one.text)));
         forms.dedup_by(|one, other| one.text == other.text);
         Self(forms)
+    }
+
+    /// Returns the size of the longest text to remove, in bytes. Of a text that arrives in pieces, as many bytes less one can be
+    /// the start of a secret.
+    pub fn longest(&self) -> usize {
+        self.0.first().map_or(0, |form| form.text.len())
     }
 
     /// Removes the secrets from a text.

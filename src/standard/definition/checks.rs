@@ -3,7 +3,7 @@
 use super::{ContextDefinition, Definition};
 use crate::agent::{ExternalTool, HarnessAgent, StateRules, Toolkit};
 use crate::mcp::{McpServer, tool_prefix};
-use crate::ports::AllowedHosts;
+use crate::ports::{AllowedHosts, outbound::Endpoint};
 use crate::session::Modes;
 use crate::standard::settings::{
     MAX_CONTEXT_FILES, MAX_FALLBACKS,
@@ -25,12 +25,17 @@ const MAX_INSTRUCTIONS: usize = 100_000;
 /// Minimum number of tokens for files in the prompt. With fewer, almost no content would fit.
 const MIN_FILE_TOKENS: usize = 2_000;
 
+/// The headers that the client of remote agents sets itself, besides those of all clients.
+const REMOTE_HEADERS: [&str; 2] = ["a2a-version", "idempotency-key"];
+
 /// The hosts to which tools of definitions may send requests.
 pub struct Hosts<'a> {
     /// Of MCP servers.
     pub mcp: &'a AllowedHosts,
     /// Of HTTP tools.
     pub http_tools: &'a AllowedHosts,
+    /// Of remote agents.
+    pub remote_agents: &'a AllowedHosts,
 }
 
 /// Returns the faults of a definition. It can refer to the tools of the deployment's own agent, to those of its models that
@@ -78,6 +83,12 @@ pub fn check(
         if let Some(own) = &kind.skills {
             found.patterns(&format!("/subagents/{index}/skills/allow"), &own.allow);
             found.patterns(&format!("/subagents/{index}/skills/deny"), &own.deny);
+        }
+        if let Some(remote) = &kind.remote {
+            let own = |name: &str| REMOTE_HEADERS.contains(&name);
+            let faults = Endpoint::faults(&remote.url, &remote.headers, own, hosts.remote_agents);
+            let at = format!("/subagents/{index}/remote");
+            found.0.extend(faults.into_iter().map(|fault| fault.below(&at)));
         }
     }
     found.entries("/judges", faults::judges(definition.judges.as_deref().unwrap_or_default()));

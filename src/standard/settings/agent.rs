@@ -197,7 +197,7 @@ pub const TOPIC: Topic = Topic {
             name: "SUBAGENTS",
             kind: Kind::Variable(subagents),
             default: "",
-            expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?, "workspace"?, "skills"?}"#,
+            expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?, "workspace"?, "skills"?, "remote"?}"#,
             doc: "The kinds of subagents that the agent may start, see [extending.md](extending.md#subagents). The kind \
             `general-purpose` is always among them, so `[]` means only this one. Not set: the agent has no subagents.",
             example: r#"[{"id": "reviewer", "description": "Finds faults in a text.", "instructions": "Be strict.",

@@ -106,5 +106,17 @@ pub const TOPIC: Topic = Topic {
                   host.",
             example: "",
         },
+        Setting {
+            name: "REMOTE_AGENTS_ALLOW",
+            kind: Kind::Variable(|config, text| {
+                config.remote_agents_allow = AllowedHosts::parse(text);
+                Ok(())
+            }),
+            default: "*",
+            expects: "hosts separated by commas",
+            doc: "Hosts on which kinds of subagents may name [remote agents](agents.md#remote-agents), in the form of \
+                  `MCP_ALLOW`.",
+            example: "",
+        },
     ],
 };

@@ -120,12 +120,11 @@ pub(super) fn files(definition: Value) -> Result<BTreeMap<String, String>> {
 /// Returns the file of a kind of subagent; `None` if it would not return the kind unchanged.
 fn subagent_page(kind: &Value, is_plain: impl Fn(&str) -> bool) -> Option<(String, String)> {
     let mut fields = kind.as_object()?.clone();
-    let (Value::String(id), Value::String(body)) = (fields.remove("id")?, fields.remove("instructions")?)
-    else {
-        return None;
-    };
+    // A kind without instructions, such as a remote agent, has none.
+    let body = fields.remove("instructions").unwrap_or_else(|| Value::String(String::new()));
+    let (Value::String(id), Value::String(body)) = (fields.remove("id")?, body) else { return None };
     let is_name = !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    if !is_name || !is_plain(&body) {
+    if !is_name || !(body.is_empty() || is_plain(&body)) {
         return None;
     }
     let matter = serde_saphyr::to_string(&Value::from(fields)).ok()?;
@@ -143,7 +142,9 @@ fn subagent(file: &Path) -> Result<Value> {
         }
     }
     fields.entry("id").or_insert(id.into());
-    fields.insert("instructions".into(), body.into());
+    if !body.is_empty() {
+        fields.insert("instructions".into(), body.into());
+    }
     Ok(fields.into())
 }
 
@@ -255,7 +256,8 @@ mod tests {
             "budget": {"defaults": {"max_steps": 10, "max_cost_usd": 0.5}},
             "files": {"knowledge/KNOWLEDGE.md": "# Shop\n", "skills/refund/SKILL.md": "---\nname: refund\n---\nx"},
             "subagents": [{"id": "reader", "description": "Reads: files.", "tools": ["read_file"], "max_steps": 8,
-                "instructions": "Report."}],
+                "instructions": "Report."},
+                {"id": "remote", "description": "Knows.", "remote": {"url": "https://example.com/a2a"}}],
         });
         let mut stored = definition.clone();
         stored["id"] = "support".into();
@@ -271,7 +273,8 @@ mod tests {
                 "agent.toml",
                 "knowledge/KNOWLEDGE.md",
                 "skills/refund/SKILL.md",
-                "subagents/reader.md"
+                "subagents/reader.md",
+                "subagents/remote.md"
             ]
         );
         write(folder.path(), &files);

@@ -1,0 +1,290 @@
+//! A remote agent as the model of a subagent's session.
+
+use super::connection::{Connection, Failed, Results};
+use super::ports::RemotePorts;
+use super::task::{State, Task};
+use crate::ports::{Model, outbound::Endpoint, within};
+use crate::types::{
+    FinishReason, Invalid, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse,
+    Part, RemoteAgent, Role, Usage,
+};
+use futures::stream::{self, LocalBoxStream, StreamExt};
+use serde_json::{Value, json};
+use std::{rc::Rc, time::Duration};
+
+/// Time before a request is repeated for the first time. It doubles each time.
+const DELAY: Duration = Duration::from_secs(1);
+/// Most time between two such requests.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// How long a stream may be silent before its task is asked for.
+const SILENCE: Duration = Duration::from_mins(2);
+/// The key of what a reply keeps of the remote conversation.
+const KEPT: &str = "remote_agent";
+
+/// A remote agent. Its responses are the texts of its tasks.
+///
+/// The time of a task is limited by the deadline of its turn. When the connection is lost, the state of the task is asked
+/// for until the task has ended. When the response is no longer wanted, the task is canceled. After a restart of this
+/// server, the message is sent again with the same id and the same `Idempotency-Key`; a remote agent that heeds neither does
+/// the task twice.
+pub struct RemoteModel {
+    url: String,
+    endpoint: Rc<Result<Endpoint, Invalid>>,
+    ports: Rc<RemotePorts>,
+}
+
+impl RemoteModel {
+    /// Creates the model.
+    pub fn new(agent: &RemoteAgent, ports: Rc<RemotePorts>) -> Self {
+        let endpoint = Rc::new(Endpoint::parse(&agent.url, &agent.headers));
+        Self { url: agent.url.clone(), endpoint, ports }
+    }
+}
+
+impl Model for RemoteModel {
+    fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
+        let (Some(tenant), false) = (request.tenant.clone(), request.tools_off) else {
+            // Summaries and reviews of a turn.
+            let error = ModelError::new(ModelErrorKind::Invalid, "a remote agent only does tasks");
+            return stream::iter([Err(error)]).boxed_local();
+        };
+        let (endpoint, ports) = (Rc::clone(&self.endpoint), Rc::clone(&self.ports));
+        let connection = Rc::new(Connection { endpoint, ports, tenant });
+        let Outgoing { message, id, answered } = outgoing(&request, &self.url);
+        let phase = Phase::Start { method: STREAMED, delay: DELAY };
+        let task = Task::default();
+        let work = Work { connection, url: self.url.clone(), message, id, answered, task, phase };
+        stream::unfold(work, |mut work| async {
+            let event = work.next().await?;
+            if event.is_err() {
+                work.phase = Phase::Failed;
+            }
+            Some((event, work))
+        })
+        .boxed_local()
+    }
+}
+
+/// What is sent to the remote agent.
+struct Outgoing {
+    /// The parameters.
+    message: Value,
+    /// The id of the message.
+    id: String,
+    /// The task whose question it answers.
+    answered: Option<String>,
+}
+
+/// Returns the newest messages of the user, as one, in the conversation with the agent at this URL.
+fn outgoing(request: &ModelRequest, url: &str) -> Outgoing {
+    let messages = &request.messages;
+    let last = messages.last();
+    let is_new = |message: &&Rc<Message>| {
+        message.role == Role::User && last.is_some_and(|last| last.turn == message.turn)
+    };
+    let texts: Vec<_> = messages.iter().filter(is_new).map(|message| message.prompt_text()).collect();
+    let id = last.map_or_else(String::new, |last| last.id.to_string());
+    let mut message = json!({
+        "messageId": id, "role": "ROLE_USER", "parts": [{"text": texts.join("\n\n"), "mediaType": "text/plain"}],
+    });
+    let kept = |message: &Rc<Message>| {
+        message.parts.iter().find_map(|part| match part {
+            Part::Reasoning { provider, .. } => provider.as_ref()?.get(KEPT).cloned(),
+            _ => None,
+        })
+    };
+    let mut earlier = messages.iter().rev().skip_while(is_new);
+    let newest = earlier.next().and_then(kept);
+    // A task that was asked for after the question, in vain, has ended it.
+    let answered = newest.as_ref().and_then(|kept| kept["taskId"].as_str()).map(str::to_owned);
+    let kept = newest.or_else(|| earlier.find_map(kept));
+    if let Some(kept) = kept.filter(|kept| kept["url"] == url) {
+        if kept["contextId"].is_string() {
+            message["contextId"] = kept["contextId"].clone();
+        }
+        if let Some(task) = &answered {
+            message["taskId"] = json!(task);
+        }
+    }
+    let answered = answered.filter(|_| message.get("taskId").is_some());
+    Outgoing { message: json!({ "message": message }), id, answered }
+}
+
+/// The methods that send a message: with a stream of events, and with the result at the end.
+const STREAMED: &str = "SendStreamingMessage";
+const WHOLE: &str = "SendMessage";
+
+/// The work of a remote agent on one message.
+struct Work {
+    connection: Rc<Connection>,
+    url: String,
+    message: Value,
+    /// The id of the message.
+    id: String,
+    /// The task whose question the message answers.
+    answered: Option<String>,
+    task: Task,
+    phase: Phase,
+}
+
+enum Phase {
+    Start {
+        method: &'static str,
+        delay: Duration,
+    },
+    Reading(&'static str, Box<Results>),
+    /// The stream has ended, and the task has not.
+    Polling(Duration),
+    /// The task has ended, or needs input.
+    Ended,
+    /// All text was passed on.
+    Said,
+    Done,
+    Failed,
+}
+
+impl Work {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            let stepped = match &self.phase {
+                Phase::Done | Phase::Failed => return None,
+                Phase::Said => {
+                    self.phase = Phase::Done;
+                    return Some(Ok(ModelEvent::Done(self.response())));
+                }
+                Phase::Ended => {
+                    self.phase = Phase::Said;
+                    self.task.ending()
+                }
+                _ => self.step().await.map_err(|failed| self.error(failed)),
+            };
+            match stepped {
+                Ok(text) if text.is_empty() => {}
+                Ok(text) => return Some(Ok(ModelEvent::Text(text))),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Makes the next request, or reads the next event. Returns the text that it adds.
+    async fn step(&mut self) -> Result<String, Failed> {
+        let clock = Rc::clone(&self.connection.ports.clock);
+        let text = match &mut self.phase {
+            Phase::Start { method, delay } => {
+                let (method, wait) = (*method, *delay);
+                *delay = (wait * 2).min(MAX_DELAY);
+                // The id of the task is known early, so that it can be canceled.
+                self.message["configuration"] = json!({"returnImmediately": method == WHOLE});
+                match self.connection.open(method, &self.message, Some(&self.id)).await {
+                    Ok(results) => {
+                        self.task.redaction = results.redaction.clone();
+                        self.phase = Phase::Reading(method, Box::new(results));
+                    }
+                    // The request before a restart is being worked on. Its result comes with the same key.
+                    Err(Failed::Busy(retry_after)) => {
+                        clock.sleep(retry_after.unwrap_or(wait).clamp(DELAY, MAX_DELAY)).await;
+                    }
+                    Err(failed) => return Err(failed),
+                }
+                return Ok(String::new());
+            }
+            Phase::Reading(method, results) => {
+                let method = *method;
+                match within(&*clock, SILENCE, results.update()).await.unwrap_or(Err(Failed::Lost)) {
+                    Ok(Some(update)) if self.answered.is_some() && self.task.resume(&update) => {
+                        return Ok(String::new());
+                    }
+                    Ok(Some(update)) => self.task.apply(update),
+                    Err(Failed::Unsupported) if self.task.id.is_none() && method == STREAMED => {
+                        self.phase = Phase::Start { method: WHOLE, delay: DELAY };
+                        return Ok(String::new());
+                    }
+                    // The question was answered before. The task is what came of that.
+                    Err(Failed::Unsupported) if self.task.id.is_none() && self.answered.is_some() => {
+                        self.task.id = self.answered.take();
+                        self.phase = Phase::Polling(Duration::ZERO);
+                        return Ok(String::new());
+                    }
+                    Ok(None) | Err(Failed::Lost) if self.task.id.is_some() => {
+                        self.phase = Phase::Polling(DELAY);
+                        return Ok(String::new());
+                    }
+                    Ok(None) => return Err(Failed::Lost),
+                    Err(failed) => return Err(failed),
+                }
+            }
+            Phase::Polling(delay) => {
+                clock.sleep(*delay).await;
+                *delay = (*delay * 2).clamp(DELAY, MAX_DELAY);
+                match self.connection.task(self.task.id.as_deref().unwrap_or_default()).await {
+                    Ok(task) => self.task.replace(task),
+                    Err(failed) if failed.may_pass() => return Ok(String::new()),
+                    Err(failed) => return Err(failed),
+                }
+            }
+            Phase::Ended | Phase::Said | Phase::Done | Phase::Failed => return Ok(String::new()),
+        };
+        if self.task.state != State::Open {
+            self.phase = Phase::Ended;
+        }
+        Ok(text)
+    }
+
+    /// Returns the error of the response. A task that has begun is not begun again.
+    fn error(&self, failed: Failed) -> ModelError {
+        let error = ModelError::from(failed);
+        match self.task.id {
+            Some(_) => ModelError { should_retry: Some(false), ..error },
+            None => error,
+        }
+    }
+
+    /// Returns the whole response, with what continues the remote conversation.
+    fn response(&self) -> ModelResponse {
+        let mut kept = json!({"url": self.url, "contextId": self.task.context});
+        // A message to a task that has ended is refused.
+        if let (Some(id), State::Waiting) = (&self.task.id, self.task.state) {
+            kept["taskId"] = json!(id);
+        }
+        let kept = Part::Reasoning { text: String::new(), provider: Some(json!({ KEPT: kept })) };
+        let parts = vec![kept, Part::text(self.task.text.clone())];
+        ModelResponse { parts, usage: Usage::default(), finish: FinishReason::Stop }
+    }
+}
+
+impl Drop for Work {
+    /// Cancels the task if its result is no longer wanted.
+    fn drop(&mut self) {
+        if let Some(id) = self.task.id.take().filter(|_| self.task.state == State::Open) {
+            let connection = Rc::clone(&self.connection);
+            (self.connection.ports.spawn)(Box::pin(async move { connection.cancel(&id).await }));
+        }
+    }
+}
+
+impl Task {
+    /// Returns the text that the end of the task adds to the reply.
+    fn ending(&mut self) -> Result<String, ModelError> {
+        let said = std::mem::take(&mut self.said);
+        let has_text = self.has_text();
+        let failed = |what: &str| {
+            let why = if said.is_empty() { String::new() } else { format!(": {said}") };
+            Err(ModelError::new(ModelErrorKind::Invalid, format!("the remote agent {what}{why}")))
+        };
+        let end = match self.state {
+            State::Failed => return failed("has failed at the task"),
+            State::Rejected => return failed("has rejected the task"),
+            State::Canceled => return failed("has canceled the task"),
+            State::Waiting => {
+                let start = if has_text { "\n\n" } else { "" };
+                format!("{start}The remote agent needs input before it can go on: {said}")
+            }
+            State::Completed | State::Open if has_text => String::new(),
+            State::Completed | State::Open if said.trim().is_empty() => {
+                "The remote agent has finished without a text.".to_owned()
+            }
+            State::Completed | State::Open => said,
+        };
+        Ok(self.end_with(&end))
+    }
+}
