@@ -3,7 +3,7 @@
 use super::connection::{Connection, Failed, Results};
 use super::ports::RemotePorts;
 use super::task::{State, Task};
-use crate::ports::{Model, outbound::Endpoint, within};
+use crate::ports::{Model, Unfinished, outbound::Endpoint, within};
 use crate::types::{
     FinishReason, Invalid, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse,
     Part, RemoteAgent, Role, Usage,
@@ -190,7 +190,13 @@ impl Work {
             }
             Phase::Reading(method, results) => {
                 let method = *method;
-                match within(&*clock, SILENCE, results.update()).await.unwrap_or(Err(Failed::Lost)) {
+                let read = match within(&*clock, SILENCE, results.update()).await {
+                    Ok(read) => read,
+                    // There is nothing to ask for yet.
+                    Err(Unfinished::TimedOut) if self.task.id.is_none() => return Ok(String::new()),
+                    Err(_) => Err(Failed::Lost),
+                };
+                match read {
                     Ok(Some(update)) if self.answered.is_some() && self.task.resume(&update) => {
                         return Ok(String::new());
                     }
