@@ -1,6 +1,10 @@
 //! Plays a scenario to its end.
 
-use super::{client, invariants, scenario::Scenario, world::World};
+use super::{
+    client, invariants,
+    scenario::Scenario,
+    world::{Node, World},
+};
 use std::rc::Rc;
 
 /// Maximum duration of the clients' actions, in milliseconds.
@@ -38,11 +42,15 @@ fn end(world: &Rc<World>) {
     world.run(LATE_MS, |_| false);
     // Also the disks of subagents that were spawned since then.
     world.nodes().iter().for_each(|node| node.disk.heal());
-    if !world.run(SETTLE_MS, |world| world.all_nodes(invariants::has_reported)) {
-        world.ledger.find(13, "a session never reports its usage");
-    }
-    if !world.run(SETTLE_MS, |world| world.all_nodes(client::inbox::has_left)) {
-        world.ledger.find(21, "a session never leaves the inbox");
+    // A late follow-up may use a model while a session leaves the inbox, so both have to hold at once.
+    let settled = |node: &Node| invariants::has_reported(node) && client::inbox::has_left(node);
+    if !world.run(SETTLE_MS, |world| world.all_nodes(settled)) {
+        if !world.all_nodes(invariants::has_reported) {
+            world.ledger.find(13, "a session never reports its usage");
+        }
+        if !world.all_nodes(client::inbox::has_left) {
+            world.ledger.find(21, "a session never leaves the inbox");
+        }
     }
     world.nodes().iter().for_each(|node| node.crash(world));
     client::read_remaining(world);
