@@ -1,13 +1,13 @@
 //! Background tasks over HTTP, and across `kill -9`.
 
 use crate::support::{
-    Chat, Client, Counting, Script, Server, World,
+    Chat, Client, Counting, PATIENCE, Received, Script, Server, World,
     log::{self, of_type, wait_idle},
     tail_text,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Instant};
 
 fn settings(background: &str) -> Value {
     json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]", "BACKGROUND_TASKS": background})
@@ -66,6 +66,72 @@ fn the_next_turn_is_shown_the_result_once() {
         received.iter().map(|asked| tail_text(asked).contains("the answer is 42")).collect();
     assert_eq!(shows, [true, false]);
     assert_eq!(tasks(&chat)[0]["shown"], true);
+}
+
+#[test]
+fn a_request_shows_ten_results_and_counts_the_rest() {
+    let mut many = settings("on");
+    many["MAX_SUBAGENTS"] = "15".into();
+    let world = World::with(many);
+    let chat = demo(&world.server.client(), "many");
+    chat.say(&(0..15).map(|n| spawn(&format!("/say number {n}."))).collect::<Vec<_>>().join("\n"));
+    let end = Instant::now() + PATIENCE;
+    while !tasks(&chat).iter().all(|task| task["status"] == "completed") {
+        assert!(Instant::now() < end, "{:?}", tasks(&chat));
+    }
+    chat.client.patch(&chat.path(""), json!({"model": "openai/sees"})).expect(200);
+    for question in ["and?", "and then?", "nothing more?"] {
+        world.model.script("sees", Script::text(["I see."]));
+        chat.say(question);
+    }
+    let counts = |asked: &Received| {
+        let tail = tail_text(asked);
+        (tail.matches(" completed:").count(), tail.contains("5 more have ended"))
+    };
+    let shown: Vec<_> = world.received("sees").iter().map(counts).collect();
+    assert_eq!(shown, [(10, true), (5, false), (0, false)]);
+    assert_eq!(tasks(&chat).len(), 15);
+}
+
+#[test]
+fn a_wait_is_bounded_and_refused_after_two_in_vain() {
+    let chat = demo(&world().server.client(), "waits");
+    let wait = |args: Value| format!("/tool wait_async_results {args}");
+    chat.say(&format!("{}\n/then {}", spawn("/say soon"), wait(json!({"timeout_seconds": 300}))));
+    let result = of_type(&chat.log(), "tool.completed")[1]["result"].clone();
+    assert_eq!((&result["timeout_seconds"], &result["results"][0]["reply"]), (&json!(120), &json!("soon")));
+    let briefly = wait(json!({"timeout_seconds": 1}));
+    let said = [spawn("/tool sleep {\"ms\": 30000}"), briefly.clone(), briefly.clone(), briefly];
+    chat.say(&said.join("\n/then "));
+    chat.say(&wait(json!({"task_ids": ["trn_unknown"]})));
+    let log = chat.log();
+    let outcomes: Vec<_> = of_type(&log, "tool.completed").split_off(2);
+    assert_eq!(outcomes[1]["result"]["still_running"], 1);
+    let reasons = outcomes[3..].iter().map(|outcome| outcome["reason"].as_str().unwrap());
+    let reasons: Vec<_> = reasons.map(|reason| reason.split(':').next().unwrap()).collect();
+    assert_eq!(
+        reasons,
+        ["no task ended during your last two waits", "there is no background task trn_unknown"]
+    );
+    chat.post("/abort", json!({})).expect(200);
+}
+
+#[test]
+fn the_subagents_of_two_users_are_two() {
+    let spawned = ["ann", "bob"].map(|user| {
+        let client = world().server.client();
+        client.post("/v1/sessions", json!({"id": user, "user": user, "model": "demo/echo"})).expect(201);
+        let chat = Chat::new(client, user);
+        chat.say(&spawn_named("reader", &format!("/say of {user}"), 30));
+        chat.say(&send("reader", "/say again", 30));
+        let result = of_type(&chat.log(), "tool.completed")[0]["result"].clone();
+        let child = Chat::new(chat.client.clone(), result["agent_key"].as_str().unwrap());
+        assert_eq!(child.get("")["user"], user);
+        assert_eq!(of_type(&child.log(), "turn.started").len(), 2);
+        assert_eq!(result["reply"], format!("of {user}"));
+        child.id
+    });
+    assert_ne!(spawned[0], spawned[1]);
 }
 
 #[test]
