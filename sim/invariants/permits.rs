@@ -157,6 +157,14 @@ fn propagated(world: &World, view: &View, node: &Node, sender: &(Rc<Node>, View)
         .find(|entry| entry.kind == "subagent.completed" && entry.value["session"] == *node.session);
     let book = Rulebook::of(world, parent, theirs);
     for start in starts.iter().filter(|start| over.is_none_or(|over| start.at < over.at)) {
+        let newest = |node: &Node| {
+            let received = node.received.borrow();
+            received.iter().filter(|own| own.sent <= start.at).map(|own| own.version).max()
+        };
+        if newest(node) > newest(parent) {
+            // A request to the subagent has brought it rules of the tenant that its parent does not have yet.
+            continue;
+        }
         let since = start.at.saturating_sub(CHANGED_MS + 4 * scenario.pace);
         if book.verdicts(&start.call.name, since, start.at).0 == Verdict::Denied {
             let what =
