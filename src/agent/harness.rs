@@ -16,8 +16,8 @@ use crate::session::{Modes, window::Bounds};
 use crate::turn::policy::{Permissions, Verdict};
 use crate::types::{
     Budget, Effect, FilePath, GeneratedId, Message, Mode, ModelError, ModelErrorKind, Role, Rules,
-    SessionMeta, SessionState, Spawned, SubagentKind, SubagentSkills, TenantLimits, ToolSpec, Tools,
-    WaitKind, WorkspaceOwner, subagent::GENERAL,
+    SessionMeta, SessionState, SubagentKind, SubagentSkills, TenantLimits, ToolSpec, Tools, WaitKind,
+    WorkspaceOwner, subagent::GENERAL,
 };
 use futures::{FutureExt, future::join_all};
 use serde_json::Value;
@@ -324,32 +324,14 @@ impl HarnessAgent {
     /// Returns what the rules of a session decide on a call.
     pub fn verdict(&self, state: &SessionState, spec: &ToolSpec, args: &Value) -> Verdict {
         let permissions = self.permissions(state);
-        if !self.gives_task_to_remote(state, spec, args) {
+        let tool = self.toolkit.get(&spec.name).filter(|_| !self.remotes.is_empty());
+        let kind = tool.and_then(|(_, tool)| tool.subagent_kind(args, &state.subagents.spawned));
+        if kind.is_none_or(|kind| !self.remotes.contains_key(&kind)) {
             return permissions.decide(spec, args);
         }
         // The tools for subagents only control the session, because rules decide on each call of a subagent. The calls of a
         // remote agent are decided elsewhere.
         permissions.decide(&ToolSpec { control: false, effect: Effect::Network, ..spec.clone() }, args)
-    }
-
-    /// Returns whether a call gives a task to a remote agent.
-    fn gives_task_to_remote(&self, state: &SessionState, spec: &ToolSpec, args: &Value) -> bool {
-        if self.remotes.is_empty() || spec.suspends != Some(WaitKind::Subagent) {
-            return false;
-        }
-        let text = |name: &str| args.get(name).and_then(Value::as_str);
-        let is_fork = args.get("forked").and_then(Value::as_bool).unwrap_or_default();
-        match text("agent").or(text("agent_id")) {
-            Some(kind) => !is_fork && self.remotes.contains_key(kind),
-            None => {
-                let is_meant = |own: &&Spawned| {
-                    text("agent_key").is_none_or(|key| *own.session == *key)
-                        && text("label").is_none_or(|label| own.label.as_deref() == Some(label))
-                };
-                let mut meant = state.subagents.spawned.iter().filter(is_meant);
-                meant.any(|own| !own.forked && self.remotes.contains_key(&own.agent))
-            }
-        }
     }
 
     pub(super) fn new_id<I: GeneratedId>(&self) -> I {

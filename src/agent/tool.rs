@@ -2,7 +2,7 @@
 
 use super::{ToolContext, ToolError};
 use crate::types::{
-    BoxError, Category, DenyReason, Effect, Invalid, Owner, ToolOutcome, ToolSpec, WaitKind, json,
+    BoxError, Category, DenyReason, Effect, Invalid, Owner, Spawned, ToolOutcome, ToolSpec, WaitKind, json,
 };
 use futures::{
     FutureExt,
@@ -165,6 +165,12 @@ pub trait DynTool {
 
     /// Returns how long a call may take; see [`Tool::MAX_DURATION`].
     fn max_duration(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns the kind of subagent to which a call gives a task; `None` for all other tools, and for a copy of the session.
+    /// `spawned` are the subagents that can be sent further tasks.
+    fn subagent_kind(&self, _args: &Value, _spawned: &[Spawned]) -> Option<String> {
         None
     }
 

@@ -17,8 +17,8 @@ mod wait_async_results;
 
 use crate::agent::{DynTool, ToolContext, ToolError};
 use crate::types::{
-    BackgroundTask, Category, ChildStatus, ChildTask, Effect, Invalid, SessionId, SubagentKind, ToolOutcome,
-    ToolSpec, WaitKind, json::from_value, subagent::GENERAL,
+    BackgroundTask, Category, ChildStatus, ChildTask, Effect, Invalid, SessionId, Spawned, SubagentKind,
+    ToolOutcome, ToolSpec, WaitKind, json::from_value, subagent::GENERAL,
 };
 use futures::{
     FutureExt,
@@ -194,6 +194,11 @@ impl DynTool for Subagent {
         self.0.check("agent", &task.agent, &task.task)?;
         // No resource keys, so that several subagents can work concurrently.
         Ok(Vec::new())
+    }
+
+    fn subagent_kind(&self, args: &Value, _spawned: &[Spawned]) -> Option<String> {
+        let Args { agent, forked, .. } = read(args).ok()?;
+        (!forked).then_some(agent)
     }
 
     fn suspension_payload<'a>(

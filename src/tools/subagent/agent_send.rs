@@ -82,6 +82,12 @@ impl DynTool for AgentSend {
         Ok(Vec::new())
     }
 
+    fn subagent_kind(&self, args: &Value, spawned: &[Spawned]) -> Option<String> {
+        let args = super::read::<Args>(args).ok()?;
+        // A message to an unknown or ambiguous subagent is not sent.
+        args.find(spawned).ok().filter(|own| !own.forked).map(|own| own.agent.clone())
+    }
+
     fn suspension_payload<'a>(
         &'a self,
         args: Value,

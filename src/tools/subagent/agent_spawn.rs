@@ -5,7 +5,7 @@ use super::{
     promoted::{MAX_WAIT, outcome},
 };
 use crate::agent::{DynTool, ToolContext};
-use crate::types::{ChildTask, Invalid, ToolOutcome, ToolSpec};
+use crate::types::{ChildTask, Invalid, Spawned, ToolOutcome, ToolSpec};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -75,6 +75,11 @@ impl DynTool for AgentSpawn {
             return Err(Invalid(format!("`label` must have 1 to {MAX_LABEL} characters")));
         }
         Ok(Vec::new())
+    }
+
+    fn subagent_kind(&self, args: &Value, _spawned: &[Spawned]) -> Option<String> {
+        let Args { agent_id, forked, .. } = super::read(args).ok()?;
+        (!forked).then_some(agent_id)
     }
 
     fn suspension_payload<'a>(
