@@ -2,6 +2,7 @@
 
 use super::{Config, Kind, Setting, Topic, ValueError, faults, value};
 use crate::agent::{ExternalTool, Judge, Tool, external_tool::Declared};
+use crate::ports::outbound::Endpoint;
 use crate::session::Modes;
 use crate::tools::{LoadSkill, ReadArtifact, Recall};
 use crate::types::{AgentId, FilePath, Mode, SubagentKind, glob};
@@ -295,6 +296,11 @@ fn subagents(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let kinds: Vec<SubagentKind> = value::list(text, faults::MAX_SUBAGENTS)?;
     faults::first(faults::subagents(&kinds))?;
     for kind in &kinds {
+        if let Some(remote) = &kind.remote {
+            // Which hosts are allowed is another setting, which is checked when the agent is asked.
+            Endpoint::parse(&remote.url, &remote.headers)
+                .map_err(|fault| ValueError::entry(&kind.id, format!("`remote`: {}", fault.0)))?;
+        }
         let skills = kind.skills.iter();
         for pattern in skills.flat_map(|skills| skills.allow.iter().chain(&skills.deny)) {
             glob::check(pattern)

@@ -3,7 +3,6 @@
 use super::ValueError;
 use crate::agent::toolkit::is_tool_name;
 use crate::agent::{Judge, external_tool::Declared};
-use crate::ports::outbound::Endpoint;
 use crate::types::{Mode, SubagentKind, id};
 use std::collections::BTreeSet;
 
@@ -37,11 +36,6 @@ pub fn subagents(kinds: &[SubagentKind]) -> Vec<EntryFault> {
         kind if !id::is_valid(&kind.id) => Some("is not an id"),
         kind if kind.remote.is_some() && kind.has_local_settings() => {
             Some("a remote agent has its own instructions, model, tools, steps, workspace and skills")
-        }
-        SubagentKind { remote: Some(remote), .. }
-            if Endpoint::parse(&remote.url, &remote.headers).is_err() =>
-        {
-            Some("the URL or a header of `remote` is malformed")
         }
         kind if kind.max_steps == Some(0) => Some("`max_steps` must be at least 1"),
         _ => None,
