@@ -50,10 +50,9 @@ impl Model for RemoteModel {
         };
         let (endpoint, ports) = (Rc::clone(&self.endpoint), Rc::clone(&self.ports));
         let connection = Rc::new(Connection { endpoint, ports, tenant });
-        let Outgoing { message, id, answered } = outgoing(&request, &self.url);
+        let message = message(&request, &self.url);
         let phase = Phase::Start { method: STREAMED, delay: DELAY };
-        let task = Task::default();
-        let work = Work { connection, url: self.url.clone(), message, id, answered, task, phase };
+        let work = Work { connection, url: self.url.clone(), message, task: Task::default(), phase };
         stream::unfold(work, |mut work| async {
             let event = work.next().await?;
             if event.is_err() {
@@ -65,49 +64,36 @@ impl Model for RemoteModel {
     }
 }
 
-/// What is sent to the remote agent.
-struct Outgoing {
-    /// The parameters.
-    message: Value,
-    /// The id of the message.
-    id: String,
-    /// The task whose question it answers.
-    answered: Option<String>,
-}
-
-/// Returns the newest messages of the user, as one, in the conversation with the agent at this URL.
-fn outgoing(request: &ModelRequest, url: &str) -> Outgoing {
+/// Returns the newest messages of the user as one message, which continues the conversation with the agent at this URL.
+fn message(request: &ModelRequest, url: &str) -> Value {
     let messages = &request.messages;
     let last = messages.last();
     let is_new = |message: &&Rc<Message>| {
         message.role == Role::User && last.is_some_and(|last| last.turn == message.turn)
     };
     let texts: Vec<_> = messages.iter().filter(is_new).map(|message| message.prompt_text()).collect();
-    let id = last.map_or_else(String::new, |last| last.id.to_string());
     let mut message = json!({
-        "messageId": id, "role": "ROLE_USER", "parts": [{"text": texts.join("\n\n"), "mediaType": "text/plain"}],
+        "messageId": last.map(|last| &last.id), "role": "ROLE_USER",
+        "parts": [{"text": texts.join("\n\n"), "mediaType": "text/plain"}],
     });
     let kept = |message: &Rc<Message>| {
-        message.parts.iter().find_map(|part| match part {
-            Part::Reasoning { provider, .. } => provider.as_ref()?.get(KEPT).cloned(),
+        let kept = message.parts.iter().find_map(|part| match part {
+            Part::Reasoning { provider, .. } => provider.as_ref()?.get(KEPT),
             _ => None,
-        })
+        });
+        kept.filter(|kept| kept["url"] == url).cloned()
     };
     let mut earlier = messages.iter().rev().skip_while(is_new);
+    // Only the reply right before can be a question: a later task without a reply has ended it.
     let newest = earlier.next().and_then(kept);
-    // A task that was asked for after the question, in vain, has ended it.
-    let answered = newest.as_ref().and_then(|kept| kept["taskId"].as_str()).map(str::to_owned);
-    let kept = newest.or_else(|| earlier.find_map(kept));
-    if let Some(kept) = kept.filter(|kept| kept["url"] == url) {
-        if kept["contextId"].is_string() {
-            message["contextId"] = kept["contextId"].clone();
-        }
-        if let Some(task) = &answered {
-            message["taskId"] = json!(task);
-        }
+    if let Some(task) = newest.as_ref().and_then(|kept| kept.get("taskId")) {
+        message["taskId"] = task.clone();
     }
-    let answered = answered.filter(|_| message.get("taskId").is_some());
-    Outgoing { message: json!({ "message": message }), id, answered }
+    let context = newest.or_else(|| earlier.find_map(kept));
+    if let Some(context) = context.as_ref().and_then(|kept| kept.get("contextId")) {
+        message["contextId"] = context.clone();
+    }
+    message
 }
 
 /// The methods that send a message: with a stream of events, and with the result at the end.
@@ -119,10 +105,6 @@ struct Work {
     connection: Rc<Connection>,
     url: String,
     message: Value,
-    /// The id of the message.
-    id: String,
-    /// The task whose question the message answers.
-    answered: Option<String>,
     task: Task,
     phase: Phase,
 }
@@ -154,7 +136,7 @@ impl Work {
                 }
                 Phase::Ended => {
                     self.phase = Phase::Said;
-                    self.task.ending()
+                    self.task.end()
                 }
                 _ => self.step().await.map_err(|failed| self.error(failed)),
             };
@@ -174,8 +156,9 @@ impl Work {
                 let (method, wait) = (*method, *delay);
                 *delay = (wait * 2).min(MAX_DELAY);
                 // The id of the task is known early, so that it can be canceled.
-                self.message["configuration"] = json!({"returnImmediately": method == WHOLE});
-                match self.connection.open(method, &self.message, Some(&self.id)).await {
+                let configuration = json!({"returnImmediately": method == WHOLE});
+                let params = json!({"message": self.message, "configuration": configuration});
+                match self.connection.open(method, &params, self.message["messageId"].as_str()).await {
                     Ok(results) => {
                         self.task.redaction = results.redaction.clone();
                         self.phase = Phase::Reading(method, Box::new(results));
@@ -197,7 +180,7 @@ impl Work {
                     Err(_) => Err(Failed::Lost),
                 };
                 match read {
-                    Ok(Some(update)) if self.answered.is_some() && self.task.resume(&update) => {
+                    Ok(Some(update)) if self.answered().is_some() && self.task.resume(&update) => {
                         return Ok(String::new());
                     }
                     Ok(Some(update)) => self.task.apply(update),
@@ -206,8 +189,8 @@ impl Work {
                         return Ok(String::new());
                     }
                     // The question was answered before. The task is what came of that.
-                    Err(Failed::Unsupported) if self.task.id.is_none() && self.answered.is_some() => {
-                        self.task.id = self.answered.take();
+                    Err(Failed::Unsupported) if self.task.id.is_none() && self.answered().is_some() => {
+                        self.task.id = self.answered();
                         self.phase = Phase::Polling(Duration::ZERO);
                         return Ok(String::new());
                     }
@@ -236,6 +219,11 @@ impl Work {
         Ok(text)
     }
 
+    /// Returns the task whose question the message answers.
+    fn answered(&self) -> Option<String> {
+        self.message.get("taskId").and_then(Value::as_str).map(str::to_owned)
+    }
+
     /// Returns the error of the response. A task that has begun is not begun again.
     fn error(&self, failed: Failed) -> ModelError {
         let error = ModelError::from(failed);
@@ -247,7 +235,10 @@ impl Work {
 
     /// Returns the whole response, with what continues the remote conversation.
     fn response(&self) -> ModelResponse {
-        let mut kept = json!({"url": self.url, "contextId": self.task.context});
+        let mut kept = json!({ "url": self.url });
+        if let Some(context) = &self.task.context {
+            kept["contextId"] = json!(context);
+        }
         // A message to a task that has ended is refused.
         if let (Some(id), State::Waiting) = (&self.task.id, self.task.state) {
             kept["taskId"] = json!(id);
@@ -265,32 +256,5 @@ impl Drop for Work {
             let connection = Rc::clone(&self.connection);
             (self.connection.ports.spawn)(Box::pin(async move { connection.cancel(&id).await }));
         }
-    }
-}
-
-impl Task {
-    /// Returns the text that the end of the task adds to the reply.
-    fn ending(&mut self) -> Result<String, ModelError> {
-        let said = std::mem::take(&mut self.said);
-        let has_text = self.has_text();
-        let failed = |what: &str| {
-            let why = if said.is_empty() { String::new() } else { format!(": {said}") };
-            Err(ModelError::new(ModelErrorKind::Invalid, format!("the remote agent {what}{why}")))
-        };
-        let end = match self.state {
-            State::Failed => return failed("has failed at the task"),
-            State::Rejected => return failed("has rejected the task"),
-            State::Canceled => return failed("has canceled the task"),
-            State::Waiting => {
-                let start = if has_text { "\n\n" } else { "" };
-                format!("{start}The remote agent needs input before it can go on: {said}")
-            }
-            State::Completed | State::Open if has_text => String::new(),
-            State::Completed | State::Open if said.trim().is_empty() => {
-                "The remote agent has finished without a text.".to_owned()
-            }
-            State::Completed | State::Open => said,
-        };
-        Ok(self.end_with(&end))
     }
 }

@@ -1,14 +1,15 @@
 //! The task of a remote agent, as its messages describe it.
 
 use crate::ports::outbound::Redaction;
+use crate::types::{ModelError, ModelErrorKind};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Most text of a task, in bytes (256 KiB). The rest is left out.
 const MAX_TEXT: usize = 256 << 10;
-/// Most characters of what the agent says about a state.
-const MAX_SAID: usize = 2_000;
+/// Most characters of an agent's explanation of a failure.
+const MAX_REASON: usize = 2_000;
 /// Most bytes of an id.
 const MAX_ID: usize = 512;
 /// Marks omitted text.
@@ -62,14 +63,14 @@ pub(super) struct Task {
     is_full: bool,
 }
 
-/// The result of a request, and an event of a stream: one of its fields is set.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Update {
-    task: Option<WireTask>,
-    message: Option<WireMessage>,
-    status_update: Option<StatusUpdate>,
-    artifact_update: Option<ArtifactUpdate>,
+/// The result of a request, and an event of a stream.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Update {
+    Task(WireTask),
+    Message(WireMessage),
+    StatusUpdate(StatusUpdate),
+    ArtifactUpdate(ArtifactUpdate),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -90,14 +91,14 @@ struct Status {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct WireMessage {
+pub(super) struct WireMessage {
     context_id: String,
     parts: Vec<WirePart>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct StatusUpdate {
+pub(super) struct StatusUpdate {
     task_id: String,
     context_id: String,
     status: Status,
@@ -105,7 +106,7 @@ struct StatusUpdate {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct ArtifactUpdate {
+pub(super) struct ArtifactUpdate {
     task_id: String,
     context_id: String,
     artifact: Artifact,
@@ -148,8 +149,10 @@ fn text_of(parts: &[WirePart]) -> String {
 impl Task {
     /// Takes over the task as it was before an answer, which some agents send first. Returns whether the update is that.
     pub fn resume(&mut self, update: &Update) -> bool {
-        let earlier = update.task.as_ref().filter(|task| State::of(&task.status.state) == State::Waiting);
-        let Some(task) = earlier else { return false };
+        let Update::Task(task) = update else { return false };
+        if State::of(&task.status.state) != State::Waiting {
+            return false;
+        }
         self.of(task.id.clone(), task.context_id.clone());
         // The earlier reply has their text.
         let known = task.artifacts.iter().map(|own| (own.artifact_id.clone(), text_of(&own.parts)));
@@ -160,25 +163,24 @@ impl Task {
     /// Applies an update. Returns the text that it adds.
     pub fn apply(&mut self, update: Update) -> String {
         let before = self.text.len();
-        let Update { task, message, status_update, artifact_update } = update;
-        if let Some(task) = task {
-            self.replace(task);
+        match update {
+            Update::Task(task) => return self.replace(task),
+            Update::Message(WireMessage { context_id, parts }) => {
+                // A reply without a task.
+                self.of(String::new(), context_id);
+                self.add(&text_of(&parts));
+                self.state = State::Completed;
+            }
+            Update::ArtifactUpdate(ArtifactUpdate { task_id, context_id, artifact, append }) => {
+                self.of(task_id, context_id);
+                self.artifact(&artifact, append);
+            }
+            Update::StatusUpdate(StatusUpdate { task_id, context_id, status }) => {
+                self.of(task_id, context_id);
+                self.status(&status);
+            }
         }
-        if let Some(WireMessage { context_id, parts }) = message {
-            // A reply without a task.
-            self.of(String::new(), context_id);
-            self.add(&text_of(&parts));
-            self.state = State::Completed;
-        }
-        if let Some(ArtifactUpdate { task_id, context_id, artifact, append }) = artifact_update {
-            self.of(task_id, context_id);
-            self.artifact(&artifact, append);
-        }
-        if let Some(StatusUpdate { task_id, context_id, status }) = status_update {
-            self.of(task_id, context_id);
-            self.status(&status);
-        }
-        self.text.get(before..).unwrap_or_default().to_owned()
+        self.text[before..].to_owned()
     }
 
     /// Applies the whole task. Returns the text that it adds.
@@ -189,7 +191,7 @@ impl Task {
             self.artifact(artifact, false);
         }
         self.status(&task.status);
-        self.text.get(before..).unwrap_or_default().to_owned()
+        self.text[before..].to_owned()
     }
 
     fn of(&mut self, task: String, context: String) {
@@ -200,8 +202,7 @@ impl Task {
 
     fn status(&mut self, status: &Status) {
         self.state = State::of(&status.state);
-        let said = status.message.as_ref().map(|message| text_of(&message.parts)).unwrap_or_default();
-        self.said = said.chars().take(MAX_SAID).collect();
+        self.said = status.message.as_ref().map(|message| text_of(&message.parts)).unwrap_or_default();
     }
 
     /// Adds what is new in an artifact. Text that was passed on cannot be withdrawn, so an artifact that was replaced by
@@ -233,11 +234,6 @@ impl Task {
         self.text.is_empty() && self.held.is_empty()
     }
 
-    /// Returns whether there is text that a person can read.
-    pub fn has_text(&self) -> bool {
-        [&self.text, &self.held].iter().any(|text| !text.trim().is_empty())
-    }
-
     /// Adds text, as far as there is room.
     fn add(&mut self, text: &str) {
         if self.is_full {
@@ -254,12 +250,35 @@ impl Task {
         self.pass_on(self.redaction.longest().saturating_sub(1));
     }
 
-    /// Ends the text with this. Returns what it adds.
-    pub fn end_with(&mut self, text: &str) -> String {
+    /// Ends a task that is no longer open. Returns the text that this adds.
+    ///
+    /// # Errors
+    /// The agent has not done the task.
+    pub fn end(&mut self) -> Result<String, ModelError> {
+        let said = std::mem::take(&mut self.said);
+        let has_text = [&self.text, &self.held].iter().any(|text| !text.trim().is_empty());
+        let failed = |what: &str| {
+            let why: String = said.chars().take(MAX_REASON).collect();
+            let why = if why.is_empty() { why } else { format!(": {why}") };
+            Err(ModelError::new(ModelErrorKind::Invalid, format!("the remote agent {what}{why}")))
+        };
         let before = self.text.len();
-        self.held.push_str(text);
+        match self.state {
+            State::Failed => return failed("has failed at the task"),
+            State::Rejected => return failed("has rejected the task"),
+            State::Canceled => return failed("has canceled the task"),
+            State::Waiting => {
+                let start = if has_text { BREAK } else { "" };
+                self.add(&format!("{start}The remote agent needs input before it can go on: {said}"));
+            }
+            State::Completed | State::Open if has_text => {}
+            State::Completed | State::Open if said.trim().is_empty() => {
+                self.add("The remote agent has finished without a text.");
+            }
+            State::Completed | State::Open => self.add(&said),
+        }
         self.pass_on(0);
-        self.text[before..].to_owned()
+        Ok(self.text[before..].to_owned())
     }
 
     /// Passes on all text but this many bytes at its end.

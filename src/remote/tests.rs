@@ -244,6 +244,27 @@ fn a_task_that_has_begun_is_not_begun_again() {
 }
 
 #[test]
+fn a_reply_may_be_what_is_said_at_the_end() {
+    let stage = Stage::new();
+    let long = "ü".repeat(5_000);
+    stage.streams(&[json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED", &long)]);
+    assert_eq!(stage.run(asked()).0.concat(), long);
+    // The explanation of a failure is short, and a reply is bounded.
+    stage.streams(&[status("TASK_STATE_FAILED", &long)]);
+    assert!(stage.run(asked()).1.unwrap_err().message.chars().count() < 2_100);
+    stage.streams(&[status("TASK_STATE_COMPLETED", &"ü".repeat(400 << 10))]);
+    assert!(stage.run(asked()).0.concat().len() < (256 << 10) + 100);
+}
+
+#[test]
+fn an_older_version_of_the_protocol_is_named() {
+    let stage = Stage::new();
+    stage.streams(&[json!({"kind": "task", "id": "t1", "status": {"state": "completed"}})]);
+    let said = stage.run(asked()).1.unwrap_err().message;
+    assert_eq!(said, "the response of the remote agent is not of the protocol A2A 1.0");
+}
+
+#[test]
 fn a_reply_without_text_says_so() {
     for update in [artifact("a", "\n", false), json!({"task": task("TASK_STATE_WORKING")})] {
         let stage = Stage::new();
