@@ -1,8 +1,9 @@
 // The client under test of the official conformance suite of MCP: the real Worker, which URL and KEY name. The suite names
 // its server in the last argument. This program is the user, who gives consent and answers questions.
 import { randomUUID } from "node:crypto";
+import { native } from "./native.mjs";
 
-const { URL: url, KEY: key, MCP_CONFORMANCE_SCENARIO: scenario } = process.env;
+const { URL: url, MCP_CONFORMANCE_SCENARIO: scenario } = process.env;
 const { toolCalls, client_id, client_secret } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
 const needsConsent = scenario.startsWith("auth/");
 
@@ -16,13 +17,6 @@ const calls = toolCalls ?? (needsConsent ? [{ name: "test-tool", arguments: {} }
   ].map((name) => ({ name, arguments: {} })),
 }[scenario] ?? []);
 
-const native = async (method, path, body) => {
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const response = await fetch(`${url}${path}`, { method, headers, body: body && JSON.stringify(body) });
-  const text = await response.text();
-  if (!response.ok) throw new Error(text);
-  return text && JSON.parse(text);
-};
 const name = `suite-${randomUUID().slice(0, 8)}`;
 const oauth = { auth: "oauth" };
 if (client_id) {

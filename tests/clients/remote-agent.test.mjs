@@ -7,8 +7,9 @@ import express from "express";
 import { TaskState } from "@a2a-js/sdk";
 import { AgentEvent, DefaultRequestHandler, InMemoryTaskStore } from "@a2a-js/sdk/server";
 import { UserBuilder, jsonRpcHandler } from "@a2a-js/sdk/server/express";
+import { native } from "./native.mjs";
 
-const { URL: url, KEY: key, SERVER: address } = process.env;
+const { SERVER: address } = process.env;
 
 const [waiting, canceled] = [new Set(), new Set()];
 const until = async (holds) => {
@@ -65,13 +66,6 @@ let listening;
 before(() => new Promise((ready) => (listening = app.listen(Number(address.split(":")[1]), "127.0.0.1", ready))));
 after(() => listening.close());
 
-const native = async (method, path, body) => {
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const response = await fetch(`${url}${path}`, { method, headers, body: body && JSON.stringify(body) });
-  const text = await response.text();
-  if (!response.ok) throw new Error(text);
-  return text && JSON.parse(text);
-};
 
 const kinds = ["streams", "whole"].map((id) => ({ id, description: id, remote: { url: `http://${address}/${id}` } }));
 before(() => native("PUT", "/v1/agents/caller", { model: "demo/echo", subagents: kinds, background_tasks: "on" }));
@@ -82,8 +76,7 @@ async function call(session, tool, args) {
     content: `/tool ${tool} ${JSON.stringify({ timeout_seconds: 60, label: "one", ...args })}`,
   });
   assert.equal(turn.status, "completed");
-  const accepts = { headers: { authorization: `Bearer ${key}`, accept: "application/x-ndjson" } };
-  const log = await (await fetch(`${url}/v1/sessions/${session}/events`, accepts)).text();
+  const log = await native("GET", `/v1/sessions/${session}/events`, undefined, { accept: "application/x-ndjson" });
   return log.trim().split("\n").map((line) => JSON.parse(line)).findLast(({ type }) => type === "tool.completed");
 }
 
@@ -107,9 +100,8 @@ for (const agent_id of ["streams", "whole"]) {
 test("an abort cancels the task", async () => {
   const session = "remote-abort";
   const args = JSON.stringify({ agent_id: "streams", task: "wait for ever", timeout_seconds: 60 });
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json", prefer: "respond-async" };
-  const body = JSON.stringify({ content: `/tool agent_spawn ${args}` });
-  await fetch(`${url}/v1/sessions/${session}/messages?agent=caller`, { method: "POST", headers, body });
+  const message = { content: `/tool agent_spawn ${args}` };
+  await native("POST", `/v1/sessions/${session}/messages?agent=caller`, message, { prefer: "respond-async" });
   await until(() => waiting.size > 0);
   await native("POST", `/v1/sessions/${session}/abort`, {});
   await until(() => canceled.size > 0);

@@ -13,7 +13,8 @@ fn start_with(settings: Value, key: &str) -> (Server, Server) {
     let elsewhere = Server::start(settings);
     let address = elsewhere.address();
     let server = Server::start(json!({ "REMOTE_AGENTS_ALLOW": address.to_string() }));
-    server.client().put("/v1/secrets/THEIRS", json!({ "value": key }));
+    let stored = server.client().put("/v1/secrets/THEIRS", json!({ "value": key }));
+    assert!((200..300).contains(&stored.status), "{}", stored.text());
     let remote = json!({
         "url": format!("http://{address}/a2a"), "headers": {"authorization": "Bearer ${secret:THEIRS}"},
     });
@@ -50,6 +51,15 @@ fn last_result(chat: &Chat) -> Value {
 fn reply(chat: &Chat) -> String {
     let result = last_result(chat);
     result["result"]["reply"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+/// Kills the server and starts it again. Returns the session when its turn has ended.
+fn restarted(server: &mut Server) -> Chat {
+    server.restart();
+    let chat = Chat::new(server.client(), "asks");
+    chat.get("");
+    wait_idle(&server.client(), "asks");
+    chat
 }
 
 /// Waits for the session on the other server.
@@ -107,10 +117,7 @@ fn a_remote_task_is_done_once_across_a_kill() {
     chat.begin(json!({"content": spawn(&slowly_counts)}));
     let theirs = session_of(&elsewhere);
     theirs.until_logged("tool.started");
-    server.restart();
-    let chat = Chat::new(server.client(), "asks");
-    chat.get("");
-    wait_idle(&server.client(), "asks");
+    let chat = restarted(&mut server);
     assert!(reply(&chat).contains("counter"), "{}", reply(&chat));
     assert_eq!(counting.count("/remote"), 1);
     assert_eq!(of_type(&theirs.log(), "turn.started").len(), 1);
@@ -127,10 +134,7 @@ fn an_answer_to_a_remote_agent_counts_once_across_a_kill() {
     chat.begin(json!({"content": send("yes")}));
     let theirs = session_of(&elsewhere);
     theirs.until_logged("approval.decided");
-    server.restart();
-    let chat = Chat::new(server.client(), "asks");
-    chat.get("");
-    wait_idle(&server.client(), "asks");
+    let chat = restarted(&mut server);
     assert!(reply(&chat).contains("counter"), "{}", reply(&chat));
     assert_eq!(counting.count("/answered"), 1);
     assert_eq!(of_type(&theirs.log(), "turn.started").len(), 1);
