@@ -33,6 +33,7 @@ use std::{
     rc::Rc,
 };
 
+pub use inboxes::LONGEST_TRAVEL_MS;
 pub use node::{Node, Received};
 
 pub struct World {

@@ -3,7 +3,7 @@
 use crate::{
     dice::Dice,
     inbox_reader::{InboxReader, Waiting},
-    world::{Node, World},
+    world::{LONGEST_TRAVEL_MS, Node, World},
 };
 use edge_harness::ports::Inbox as _;
 use edge_harness::types::{InboxFilter, InboxPosition, TenantId, Timestamp, WaitKind};
@@ -11,8 +11,9 @@ use futures::executor::block_on;
 use serde_json::Value;
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
-/// How long a session may take to notify the inbox, in milliseconds.
-const NOTICE_MS: u64 = 45_000;
+/// How long a session may take to notify the inbox, in milliseconds. A notice may wait for the response to the one before, so both
+/// may travel for the longest time.
+const NOTICE_MS: u64 = 2 * LONGEST_TRAVEL_MS + 20_000;
 /// How long it may take after an eviction, a refused write, or a lost notice.
 const TROUBLE_MS: u64 = 180_000;
 

@@ -13,8 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a notice travels, in milliseconds. Some travel longer than their sender waits.
-const TRAVEL_MS: [u64; 8] = [0, 0, 1, 3, 3, 40, 700, 25_000];
+/// The longest time that a notice travels, in milliseconds.
+pub const LONGEST_TRAVEL_MS: u64 = 25_000;
+/// How long a notice travels, in milliseconds. Some are still on their way when their sender is evicted.
+const TRAVEL_MS: [u64; 8] = [0, 0, 1, 3, 3, 40, 700, LONGEST_TRAVEL_MS];
 
 /// The inboxes, as an object reaches them.
 pub struct Inboxes(pub Weak<World>);
