@@ -10,6 +10,7 @@ pub mod tool_result_eviction;
 pub mod unavailable_servers;
 pub mod unusable_agent;
 pub mod workspace_context;
+pub mod workspace_tools;
 
 pub use agent_trace::AgentTrace;
 pub use approved_plan::ApprovedPlan;
@@ -19,3 +20,4 @@ pub use tool_result_eviction::ToolResultEviction;
 pub use unavailable_servers::UnavailableServers;
 pub use unusable_agent::UnusableAgent;
 pub use workspace_context::WorkspaceContext;
+pub use workspace_tools::WorkspaceTools;

@@ -16,7 +16,7 @@ use crate::context::{
 use crate::follow_ups::{MemoryFlush, MemoryMaintenance, SessionFiles, SkillUsageCount, TurnIndex};
 use crate::hooks::{
     AgentTrace, ApprovedPlan, SessionPersistence, Skills, ToolResultEviction, UnavailableServers,
-    UnusableAgent, WorkspaceContext,
+    UnusableAgent, WorkspaceContext, WorkspaceTools,
 };
 use crate::mcp::{Listings, tool_prefix};
 use crate::memory::Memories;
@@ -149,6 +149,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .tool(TaskUpdate)
         .tool(TaskComplete)
         .tool(TaskCheck);
+    if let Some(hook) = WorkspaceTools::new(Rc::clone(&glance)) {
+        builder = builder.built_in(Rc::new(hook));
+    }
     if has_modes {
         builder = builder.built_in(Rc::new(ApprovedPlan(Rc::clone(&parts.files))));
         for tool in plan::family(Rc::clone(&parts.files), Rc::clone(&parts.log)) {

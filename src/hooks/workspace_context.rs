@@ -9,6 +9,7 @@ mod prompt;
 #[cfg(test)]
 mod tests;
 
+use super::workspace_tools;
 use crate::agent::{
     Hook, RuntimeContext,
     hook::{HookEvent, PreReasoning},
@@ -16,7 +17,7 @@ use crate::agent::{
 };
 use crate::types::{FilePath, PathPrefix, TurnError, WorkspaceOwner};
 use crate::workspace::{
-    glance::{GlanceOptions, WorkspaceGlance},
+    glance::{GlanceOptions, Step, WorkspaceGlance},
     layout,
 };
 use async_trait::async_trait;
@@ -44,17 +45,18 @@ impl WorkspaceContext {
         standard.filter_map(|path| FilePath::parse(path).ok()).chain(settings.files.iter().cloned()).collect()
     }
 
-    /// Returns what to read for the prompt: the files that this hook shows, and the skills if there are any.
+    /// Returns what to read for a request: the files that this hook shows, `tools.json`, and the skills if there are any.
     pub fn reads(settings: &ContextSettings, skills: bool) -> GlanceOptions {
         let prompt = Prompt::new(settings);
         let mut wanted = Self::instruction_files(settings);
         let memory = prompt.shows_memory().then(|| FilePath::parse(layout::MEMORY).ok());
         wanted.extend(memory.flatten());
+        wanted.extend(FilePath::parse(layout::TOOLS).ok());
         wanted.sort();
         wanted.dedup();
         GlanceOptions {
             wanted,
-            max_chars: prompt.max_file_chars(),
+            max_chars: prompt.max_file_chars().max(workspace_tools::MAX_CHARS),
             folder: PathPrefix::parse(layout::KNOWLEDGE).unwrap_or_default(),
             limit: MAX_LISTED,
             skills,
@@ -67,6 +69,11 @@ impl WorkspaceContext {
     pub fn new(glance: Rc<WorkspaceGlance>, settings: &ContextSettings) -> Self {
         Self { glance, prompt: Prompt::new(settings), is_cached: !settings.fresh.is_zero() }
     }
+}
+
+/// Returns the step for which a hook reads the workspace.
+pub(super) fn step_of(event: &PreReasoning, cx: &RuntimeContext) -> Step {
+    Step { workspace: cx.workspace(), turn: cx.turn().clone(), step: event.step }
 }
 
 #[async_trait(?Send)]
@@ -91,8 +98,7 @@ impl Hook for WorkspaceContext {
     }
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
-        let workspace = cx.workspace();
-        let (view, error) = self.glance.read_or_last(&workspace).await;
+        let (view, error) = self.glance.read_for_step(step_of(event, cx)).await;
         if let Some(error) = error {
             cx.state.sub_step_failed(self.name(), &error.to_string());
         }
@@ -100,7 +106,6 @@ impl Hook for WorkspaceContext {
             event.request.system.push_str("\n\n");
             event.request.system.push_str(&context);
         }
-        self.glance.keep(workspace, view);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::ports::{
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Heads, Tree},
     within,
 };
-use crate::types::{FilePath, PathPrefix, TenantId, Timestamp, WorkspaceOwner};
+use crate::types::{FilePath, PathPrefix, TenantId, Timestamp, TurnId, WorkspaceOwner};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use std::{
@@ -118,6 +118,17 @@ struct Query {
     failed: bool,
 }
 
+/// A step of a turn.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The workspace of the session.
+    pub workspace: WorkspaceOwner,
+    /// The turn.
+    pub turn: TurnId,
+    /// The number of the step, starting at 0.
+    pub step: u32,
+}
+
 /// Glances at the same files of any workspace, with a small cache.
 pub struct WorkspaceGlance {
     stores: Rc<Stores>,
@@ -131,8 +142,8 @@ pub struct WorkspaceGlance {
     template_skills: RefCell<Option<Rc<Vec<Skill>>>>,
     /// Most recently used first.
     cache: RefCell<VecDeque<(Tree, Rc<TreeState>)>>,
-    /// What a hook has read, for the next hook of the same step.
-    kept: RefCell<Option<(WorkspaceOwner, View)>>,
+    /// What a hook has read, for the next hooks of the same step.
+    kept: RefCell<Option<(Step, Rc<View>)>>,
 }
 
 impl Workspaces {
@@ -261,15 +272,47 @@ impl WorkspaceGlance {
         }
     }
 
-    /// Keeps what a hook has read for the next hook of the same step, which calls [`WorkspaceGlance::take_kept`] before
-    /// anything else runs.
-    pub fn keep(&self, workspace: WorkspaceOwner, view: View) {
-        *self.kept.borrow_mut() = Some((workspace, view));
+    /// Returns a wanted file of the shared layer, as it was read within this time, even if the read failed. Otherwise reads
+    /// the current state first.
+    pub async fn shared_file(
+        &self,
+        workspace: &WorkspaceOwner,
+        path: &FilePath,
+        age: Duration,
+    ) -> Option<FileStart> {
+        let (now, trees) = (self.stores.clock.now(), trees(workspace));
+        let is_recent = |tree| self.cached(tree).query.is_some_and(|query| now.since(query.at) < age);
+        if !trees.iter().all(is_recent) {
+            // After a failure, the last known file counts.
+            let _ = self.read(workspace).await;
+        }
+        let [_, shared] = trees;
+        let stored = self.cached(&shared).files.get(path).cloned().filter(|(_, bytes)| !bytes.is_empty());
+        match stored {
+            Some((entry, bytes)) => Some(FileStart { entry, bytes }),
+            None => {
+                let file = self.template.read(path).await.ok()?;
+                Some(FileStart { entry: file.entry, bytes: file.bytes })
+            }
+        }
     }
 
-    /// Returns what an earlier hook of the same step has kept.
-    pub fn take_kept(&self, workspace: &WorkspaceOwner) -> Option<View> {
-        self.kept.take().filter(|(of, _)| of == workspace).map(|(_, view)| view)
+    /// Reads the current state for a step, and keeps it for [`WorkspaceGlance::of_step`]. See
+    /// [`WorkspaceGlance::read_or_last`].
+    pub async fn read_for_step(&self, step: Step) -> (Rc<View>, Option<FileError>) {
+        let (view, error) = self.read_or_last(&step.workspace).await;
+        let view = Rc::new(view);
+        *self.kept.borrow_mut() = Some((step, Rc::clone(&view)));
+        (view, error)
+    }
+
+    /// Returns what an earlier hook of the same step has read. Without such a hook, reads the current state.
+    pub async fn of_step(&self, step: Step) -> (Rc<View>, Option<FileError>) {
+        let kept = self.kept.borrow().as_ref().filter(|(of, _)| *of == step).map(|(_, view)| Rc::clone(view));
+        match kept {
+            Some(view) => (view, None),
+            None => self.read_for_step(step).await,
+        }
     }
 
     /// Returns the last known state; without a cached state, only the template.

@@ -4,7 +4,7 @@
 pub const AGENTS: &str = "AGENTS.md";
 /// What the agent has learned about its user.
 pub const MEMORY: &str = "MEMORY.md";
-/// Tool definitions.
+/// Which tools the agents have; only in the shared layer.
 pub const TOOLS: &str = "tools.json";
 /// Folder of reference files for the agent.
 pub const KNOWLEDGE: &str = "knowledge/";

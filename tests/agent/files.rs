@@ -2,6 +2,7 @@
 
 use crate::scripts::step_of;
 use crate::stage::Stage;
+use edge_harness::agent::HarnessBuilder;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::filesystem::Precondition;
 use edge_harness::types::{Effect, FilePath, ModelRequest, Part, Role};
@@ -25,7 +26,8 @@ fn stage() -> Stage {
             .collect();
         answer(if calls.is_empty() { vec![Part::text("done")] } else { calls })
     };
-    Stage::scripted(script, |builder| builder.without_hook("workspace_context").without_hook("skills")).0
+    let readers = ["workspace_context", "workspace_tools", "skills"];
+    Stage::scripted(script, move |builder| readers.into_iter().fold(builder, HarnessBuilder::without_hook)).0
 }
 
 /// The records of the outcomes of a turn's calls.

@@ -68,3 +68,4 @@ mod verification;
 mod versions;
 mod view;
 mod workspace_context;
+mod workspace_tools;

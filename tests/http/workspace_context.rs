@@ -1,6 +1,6 @@
 //! The workspace part of the prompt, in the real Worker.
 
-use crate::support::{Chat, Client, Script, World, system_text};
+use crate::support::{Chat, Client, Script, World, outcomes, system_text};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -129,4 +129,47 @@ fn long_files_are_truncated_with_a_note_on_the_rest() {
     let marked = knowledge.strip_suffix("\n</untrusted_output>").unwrap_or_default();
     assert!(lines > 100 && marked.ends_with(&note), "{note}");
     assert_eq!(systems[0], systems[1]);
+}
+
+#[test]
+fn the_shared_tools_json_says_which_tools_the_agent_has() {
+    let world = World::with(json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]", "CONTEXT_FRESH_MS": "0"}));
+    let client = world.server.client();
+    let chat = chat_of(&world, "ann", "openai/ann");
+    // Returns whether `echo` and `ask_user` are offered, what became of a call of `echo`, and the failed sub-steps.
+    let run = || {
+        world.model.script("ann", Script::new().tool("c1", "echo", json!({"text": "x"})));
+        world.model.script("ann", Script::text(["done"]));
+        let turn = chat.turn(&chat.say("go"));
+        let body = world.received("ann").pop().unwrap().body;
+        let offered: Vec<_> =
+            body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
+        let offers = |name: &str| offered.contains(&json!(name));
+        // Without the call's id, which a session makes unique.
+        let fate = outcomes(&turn)[0].split_once(' ').unwrap().1.to_owned();
+        ((offers("echo"), offers("ask_user")), fate, turn["sub_steps_failed"].clone())
+    };
+    let all = ((true, true), "result".to_owned(), json!([]));
+    // The user's own file is only a file.
+    put(&client, "tools.json?user=ann", r#"{"deny": ["echo"]}"#);
+    assert_eq!(run(), all);
+    let denied = ((false, true), "denied permission".to_owned(), json!([]));
+    put(&client, "tools.json?layer=shared", r#"{"deny": ["echo", "no_such_tool"], "allow": ["echo"]}"#);
+    assert_eq!(run(), denied, "a denial counts before an admission");
+    put(&client, "tools.json?layer=shared", r#"{"allow": ["recall"]}"#);
+    assert_eq!(run(), denied);
+    // Subagents have the same file.
+    let demo = chat_of(&world, "ann", "demo/echo");
+    let task = json!({"agent": "general-purpose", "task": "/tool echo {\"text\": \"x\"}"});
+    put(&client, "tools.json?layer=shared", r#"{"deny": ["echo"]}"#);
+    demo.say(&format!("/tool subagent {task}"));
+    let started = demo.until_logged("subagent.started");
+    let child = Chat::new(client.clone(), started["session"].as_str().unwrap());
+    assert_eq!(child.until_logged("tool.completed")["denied"], "permission");
+    put(&client, "tools.json?layer=shared", "{\"deny\": [");
+    let (offered, fate, failed) = run();
+    assert_eq!((offered, fate), (all.0, all.1));
+    assert_eq!(failed, json!(["tools.json"]));
+    let why = chat.until_logged("turn.sub_step_failed");
+    assert!(why["reason"].as_str().unwrap().contains("EOF"), "{why}");
 }

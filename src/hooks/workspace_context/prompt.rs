@@ -84,7 +84,10 @@ impl Prompt {
         let layers = [&view.shared, &view.user];
         let has_knowledge =
             layers.iter().any(|layer| !layer.listed.is_empty() || has(layer, layout::KNOWLEDGE_INDEX));
-        let has_files = layers.iter().any(|layer| layer.files.values().any(|start| start.entry.bytes > 0));
+        let is_shown = |path: &FilePath| path.as_str() != layout::TOOLS;
+        let has_files = layers
+            .iter()
+            .any(|layer| layer.files.iter().any(|(path, start)| is_shown(path) && start.entry.bytes > 0));
         if !self.shows_memory() && !has_knowledge && !has_files {
             return None;
         }

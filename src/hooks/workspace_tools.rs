@@ -1,0 +1,109 @@
+//! The `workspace_tools` hook: applies `tools.json` of the shared layer, which says which tools the agents of a workspace have.
+//!
+//! Each request offers the tools that the file keeps, and no other tool runs. A malformed file keeps all tools and is listed
+//! among the failed sub-steps of the turn. Users have no such file: it would be for them to widen what an operator restricts.
+
+#[cfg(test)]
+mod tests;
+
+use super::workspace_context::step_of;
+use crate::agent::{
+    Hook, RuntimeContext, ToolFilter,
+    hook::{ActDecision, HookEvent, PreActing, PreReasoning},
+};
+use crate::types::{FilePath, ToolSpec, TurnError};
+use crate::workspace::{
+    glance::{FileStart, WorkspaceGlance},
+    layout,
+};
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use std::{rc::Rc, time::Duration};
+
+/// Maximum length of the file, in characters.
+pub const MAX_CHARS: usize = 16_000;
+/// How long a call uses what was read before the request that led to it. A call that waited for longer uses the current file.
+const READ_WITHIN: Duration = Duration::from_mins(1);
+
+/// Priority 901, right after `workspace_context`.
+pub struct WorkspaceTools {
+    /// The glance of `workspace_context`.
+    glance: Rc<WorkspaceGlance>,
+    path: FilePath,
+}
+
+impl WorkspaceTools {
+    /// Creates the hook.
+    pub fn new(glance: Rc<WorkspaceGlance>) -> Option<Self> {
+        let path = FilePath::parse(layout::TOOLS).ok()?;
+        Some(Self { glance, path })
+    }
+}
+
+/// Returns the filter in the file, and lists its faults as failed sub-steps.
+fn filter(file: Option<&FileStart>, cx: &RuntimeContext) -> ToolFilter {
+    let Some(file) = file.filter(|file| file.entry.bytes > 0) else { return ToolFilter::default() };
+    let (filter, fault) = parse(file);
+    if let Some(fault) = fault {
+        cx.state.sub_step_failed(layout::TOOLS, &fault);
+    }
+    filter
+}
+
+#[async_trait(?Send)]
+impl Hook for WorkspaceTools {
+    fn name(&self) -> &'static str {
+        "workspace_tools"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PreReasoning, HookEvent::PreActing]
+    }
+
+    fn priority(&self) -> i32 {
+        901
+    }
+
+    async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
+        let (view, error) = self.glance.of_step(step_of(event, cx)).await;
+        if let Some(error) = error {
+            cx.state.sub_step_failed(self.name(), &error.to_string());
+        }
+        let filter = filter(view.shared.files.get(&self.path), cx);
+        let keeps = |tool: &Rc<ToolSpec>| filter.keeps(tool);
+        if !event.request.tools.iter().all(keeps) {
+            event.request.tools = event.request.tools.iter().filter(|tool| keeps(tool)).cloned().collect();
+        }
+        Ok(())
+    }
+
+    async fn pre_acting(&self, event: &mut PreActing<'_>, cx: &RuntimeContext) -> ActDecision {
+        let Some(spec) = event.spec else { return ActDecision::Continue };
+        let file = self.glance.shared_file(&cx.workspace(), &self.path, READ_WITHIN).await;
+        match filter(file.as_ref(), cx).keeps(spec) {
+            true => ActDecision::Continue,
+            false => {
+                ActDecision::Deny(format!("{} of the workspace does not allow {}", layout::TOOLS, spec.name))
+            }
+        }
+    }
+}
+
+/// Reads the file as far as it is well-formed. Returns what is wrong with it, too.
+fn parse(file: &FileStart) -> (ToolFilter, Option<String>) {
+    if file.bytes.len() as u64 != file.entry.bytes {
+        return (ToolFilter::default(), Some(format!("the file is longer than {MAX_CHARS} characters")));
+    }
+    let mut fields: Map<String, Value> = match serde_json::from_slice(&file.bytes) {
+        Ok(fields) => fields,
+        Err(error) => return (ToolFilter::default(), Some(error.to_string())),
+    };
+    // Their secrets, consents and lists of tools belong to a version of an agent.
+    let servers = fields.remove("mcpServers").map(|_| {
+        "mcpServers is not read from the shared files: push it in the folder of an agent".to_owned()
+    });
+    match serde_json::from_value(Value::Object(fields)) {
+        Ok(filter) => (filter, servers),
+        Err(error) => (ToolFilter::default(), Some(error.to_string())),
+    }
+}
