@@ -286,3 +286,40 @@ fn the_stream_of_a_session_has_the_events_of_its_subagents_across_a_kill() {
     assert_eq!(of_task(&after, id), logged, "all events of the task, each once");
     log::check(&child.log());
 }
+
+#[test]
+fn a_subagent_that_outlasts_its_wait_goes_on_in_the_background() {
+    let chat = demo(&world().server.client(), "promoted");
+    chat.say(&spawn_named("slow", "/tool sleep {\"ms\": 2000}\n/then\n/say finally", 1));
+    let result = of_type(&chat.log(), "tool.completed")[0]["result"].clone();
+    assert_eq!((&result["status"], &result["timeout_promoted"]), (&json!("running"), &json!(true)));
+    let ended = chat.until_logged("task.completed");
+    assert_eq!(ended["task"], result["task_id"]);
+    let task = chat.get(&format!("/tasks/{}", ended["task"].as_str().unwrap()));
+    assert!(task["reply"].as_str().unwrap().ends_with("finally"), "{task}");
+    log::check(&chat.log());
+}
+
+#[test]
+fn a_further_message_obeys_the_present_rules_and_mode_of_the_parent() {
+    let chat = demo(&world().server.client(), "reused");
+    let echo = "/tool echo {\"text\": \"x\"}";
+    chat.say(&spawn_named("helper", echo, 30));
+    chat.client.patch(&chat.path(""), json!({"permissions": {"tools": {"echo": "deny"}}})).expect(200);
+    chat.say(&send("helper", echo, 30));
+    chat.say(&send("helper", echo, 30));
+    chat.client.patch(&chat.path(""), json!({"mode": "plan"})).expect(200);
+    chat.say(&send("helper", "/tool write {\"key\": \"a\", \"value\": 1}", 30));
+    let key = of_type(&chat.log(), "tool.completed")[0]["result"]["agent_key"].clone();
+    let child = Chat::new(chat.client.clone(), key.as_str().unwrap());
+    let log = child.log();
+    let fates: Vec<&str> = of_type(&log, "tool.completed")
+        .iter()
+        .map(|record| record["denied"].as_str().or(record["outcome"].as_str()).unwrap())
+        .collect();
+    assert_eq!(fates, ["result", "permission", "permission", "permission"]);
+    let session = child.get("");
+    assert_eq!((&session["mode"], &session["state"]["a"]), (&json!("plan"), &Value::Null));
+    assert_eq!(of_type(&log, "turn.started").len(), 4, "one conversation");
+    log::check(&log);
+}

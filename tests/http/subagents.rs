@@ -294,3 +294,20 @@ fn killed_at_any_moment_tasks_run_once() {
         assert!(counting.count(&path) <= 1, "the tool is not idempotent");
     }
 }
+
+#[test]
+fn at_the_deadline_a_subagent_in_the_foreground_ends_and_leaves_no_task() {
+    let client = world().server.client();
+    let chat = demo(&client, "too-long");
+    let task = send("general-purpose", "/tool sleep {\"ms\": 30000}");
+    let done = chat.ask(json!({"content": task, "budget": {"timeout_s": 2}}));
+    assert_eq!(done["status"], "completed", "{done}");
+    let child = children(&chat).pop().unwrap();
+    let (log, of_child) = (chat.log(), child.log());
+    log::check(&log);
+    log::check(&of_child);
+    assert_eq!(of_type(&log, "subagent.completed").len(), 1);
+    let end = of_child.last().unwrap();
+    assert_eq!((&end["type"], &end["stop_reason"]), (&json!("turn.completed"), &json!("deadline")));
+    assert_eq!(chat.get("/tasks")["data"], json!([]));
+}
