@@ -3,14 +3,16 @@
 use crate::ports::filesystem::Tree;
 use crate::types::{AgentId, SessionId, TenantId, UserId, WorkspaceOwner};
 
-/// The owner of a tree within a tenant. Ids contain no slash, so no scope is nested in another.
+/// The owner of a tree within a tenant. Ids contain neither `/` nor `+`, so no two owners have the same scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileScope {
-    /// One session.
+    /// One session. Its tree is one of the trees of its user, which are moved, exported and erased together.
     Session {
         /// The agent.
         agent: AgentId,
-        /// The session id; `default` when empty.
+        /// The user id; `_default` when empty.
+        user: UserId,
+        /// The session id.
         session: SessionId,
     },
     /// One user with one agent: the agent's working tree.
@@ -32,37 +34,27 @@ pub enum FileScope {
 impl FileScope {
     /// Returns the scope of the tree that a workspace writes to.
     pub fn of_workspace(WorkspaceOwner { owner, session }: &WorkspaceOwner) -> Self {
-        let agent = owner.agent.clone();
+        let (agent, user) = (owner.agent.clone(), owner.user.clone());
         match session.clone() {
-            Some(session) => Self::Session { agent, session },
-            None => Self::User { agent, user: owner.user.clone() },
+            Some(session) => Self::Session { agent, user, session },
+            None => Self::User { agent, user },
         }
     }
 
     /// Returns the tree of this scope.
     pub fn of(&self, tenant: &TenantId) -> Tree {
         let scope = match self {
-            Self::Session { agent, .. } | Self::User { agent, .. } | Self::Agent { agent } => {
-                format!("agents/{agent}/{}", self.owner())
+            Self::Session { agent, user, session } => {
+                format!("agents/{agent}+{session}/{}", Self::owner_of(user))
             }
+            Self::User { agent, user } => format!("agents/{agent}/{}", Self::owner_of(user)),
+            Self::Agent { agent } => format!("agents/{agent}/shared"),
             Self::Global => "global".to_owned(),
         };
         Tree { tenant: tenant.to_owned(), scope }
     }
 
-    /// Returns the part of the scope after the agent, which is the same for all agents. Empty for
-    /// [`FileScope::Global`].
-    pub fn owner(&self) -> String {
-        match self {
-            Self::Session { session, .. } if session.is_empty() => "sessions/default".to_owned(),
-            Self::Session { session, .. } => format!("sessions/{session}"),
-            Self::User { user, .. } => Self::owner_of(user),
-            Self::Agent { .. } => "shared".to_owned(),
-            Self::Global => String::new(),
-        }
-    }
-
-    /// Returns [`FileScope::owner`] of a user's working tree.
+    /// Returns how the scopes of all trees of a user end.
     pub fn owner_of(user: &UserId) -> String {
         format!("users/{}", if user.is_empty() { "_default" } else { user })
     }
@@ -75,8 +67,7 @@ mod tests {
     #[test]
     fn no_two_scopes_are_the_same_tree() {
         let trees: Vec<String> = [
-            FileScope::Session { agent: "a".into(), session: "x".into() },
-            FileScope::Session { agent: "a".into(), session: "".into() },
+            FileScope::Session { agent: "a".into(), user: "u".into(), session: "x".into() },
             FileScope::User { agent: "a".into(), user: "x".into() },
             FileScope::User { agent: "a".into(), user: "shared".into() },
             FileScope::User { agent: "a".into(), user: "".into() },
@@ -89,8 +80,7 @@ mod tests {
         assert_eq!(
             trees,
             [
-                "agents/a/sessions/x",
-                "agents/a/sessions/default",
+                "agents/a+x/users/u",
                 "agents/a/users/x",
                 "agents/a/users/shared",
                 "agents/a/users/_default",

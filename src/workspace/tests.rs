@@ -337,7 +337,10 @@ fn workspaces_are_isolated() {
         assert_eq!(globbed.len(), 2);
     }
     let session = |session: &str| {
-        stage.all.tree(&"t".into(), &FileScope::Session { agent: "a".into(), session: session.into() })
+        stage.all.tree(
+            &"t".into(),
+            &FileScope::Session { agent: "a".into(), user: "u".into(), session: session.into() },
+        )
     };
     put(&session("session-1"), "x", "1");
     assert_eq!(
@@ -367,7 +370,7 @@ fn erasing_a_tenant_removes_its_objects() {
 fn a_path_belongs_to_the_longest_prefix() {
     let stage = Stage::new();
     let tree = |scope: &str| {
-        let scope = FileScope::Session { agent: "a".into(), session: scope.into() };
+        let scope = FileScope::Session { agent: "a".into(), user: "u".into(), session: scope.into() };
         Rc::new(stage.all.tree(&"t".into(), &scope)) as Rc<dyn Filesystem>
     };
     let (rest, skills, inner) = (tree("rest"), tree("skills"), tree("inner"));

@@ -81,7 +81,7 @@ fn furnish(client: &Client, user: &str, mark: &str) -> Chat {
 }
 
 /// The entries of an archive, by name.
-fn unzip(response: &Response) -> BTreeMap<String, String> {
+pub fn unzip(response: &Response) -> BTreeMap<String, String> {
     assert_eq!((response.status, response.header("content-type")), (200, Some("application/zip")));
     let mut archive = zip::ZipArchive::new(Cursor::new(&response.body)).expect("an archive");
     let entries = (0..archive.len()).map(|index| {

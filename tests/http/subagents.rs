@@ -1,5 +1,6 @@
 //! Subagents: tasks in their own sessions, over HTTP, and across `kill -9`.
 
+use crate::privacy::unzip;
 use crate::support::{
     Chat, Client, Counting, DEV_API_KEY, Gate, Script, Server, World,
     log::{self, Random, of_type, wait_idle},
@@ -133,6 +134,12 @@ fn an_isolated_subagent_has_files_of_its_own() {
     assert!(text(3).contains("of the subagent"), "{}", text(3));
     assert!(text(4).contains("no such skill"), "{}", text(4));
     client.post(&child.path("/fork"), json!({})).expect(409);
+    let user = child.get("")["user"].as_str().unwrap().to_owned();
+    let has = |user: &str| {
+        let export = unzip(&client.get(&format!("/v1/export?user={user}")));
+        export.iter().any(|(name, text)| name.ends_with("/isolated.md") && text == "of the subagent")
+    };
+    assert!(has(&user) && !has("another"));
     let read = || client.get("/v1/workspace/files/isolated.md").text().to_owned();
     assert_eq!(read(), "private");
     assert_eq!(client.delete(&chat.path("")).status, 204);
