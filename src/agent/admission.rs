@@ -4,6 +4,7 @@ use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     context::CallWait,
     hook::{HookEvent, PreActing},
+    reason::read_filters,
 };
 use crate::ports::within;
 use crate::session::suspensions::Resolved;
@@ -209,6 +210,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     if let Some(refusal) = resolved.refusal {
         return PreparedCall::settled(call, refusal_outcome(refusal));
     }
+    read_filters(agent, cx, None).await;
     let mut event = PreActing { call: call.clone(), spec: known.as_ref().map(|(spec, _)| *spec) };
     if let Some(args) = &resolved.args {
         event.call.args = args.clone();
@@ -243,12 +245,17 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
             "a subagent cannot use this tool: do the task yourself".into(),
         );
     }
+    if let Some((spec, _)) = known.as_ref().filter(|(spec, _)| !cx.state.has_tool(spec)) {
+        let reason = format!("`{}` is not among the tools that the session has now", spec.name);
+        return deny(call, DenyReason::Permission, reason);
+    }
     let Some((spec, tool)) = known else {
         // Only the tools that this turn may use are listed, because the model will try one of them next.
-        let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
-        let of_client: Vec<_> = of_client.iter().map(|spec| spec.name.as_str()).collect();
-        let own = agent.toolkit.names().filter(usable).filter(|name| !of_client.contains(name));
-        let names: Vec<&str> = own.chain(of_client.iter().copied()).collect();
+        let usable = agent.usable_tools(&cx.session.state(), &cx.state);
+        let own = usable.iter().filter(|spec| of_client.iter().all(|other| other.name != spec.name));
+        let own = own.map(|spec| spec.name.as_str());
+        let of_client = of_client.iter().filter(|spec| cx.state.has_tool(spec));
+        let names: Vec<&str> = own.chain(of_client.map(|spec| spec.name.as_str())).collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };

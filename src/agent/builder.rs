@@ -225,7 +225,7 @@ impl HarnessBuilder {
         let all = toolkit.specs(None);
         let has_many = all.iter().filter(|spec| !spec.control).count() > MAX_OFFERED;
         if has_many && self.settings.select_tools.is_none() {
-            toolkit.add_reserved(Rc::new(FindTools(all)))?;
+            toolkit.add_reserved(Rc::new(FindTools))?;
             toolkit.add_reserved(Rc::new(CallTool))?;
         }
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);

@@ -9,7 +9,7 @@ use crate::session::{
 use crate::types::{
     AgentId, BackgroundTask, CallId, CallProgress, CallUsage, Delta, EventKind, FileRef, Message, Mode,
     Owner, PlanRef, SessionId, SessionState, Source, Spawned, SubagentSkills, TaskView, TenantId, Timestamp,
-    ToolOutcome, ToolProgress, TurnId, UserId, Wait, WorkspaceOwner,
+    ToolOutcome, ToolProgress, Tools, TurnId, UserId, Wait, WorkspaceOwner,
 };
 use bytes::Bytes;
 use futures::{
@@ -193,6 +193,8 @@ pub struct ToolContext {
     search_work: Rc<Cell<u64>>,
     empty_waits: Rc<Cell<u32>>,
     wait: Rc<RefCell<Option<CallWait>>>,
+    /// The tools that the session has, for the tool that searches them.
+    pub(super) usable: Tools,
 }
 
 /// What a running call waits for.
@@ -245,6 +247,7 @@ impl ToolContext {
             search_work: cx.state.search_work(),
             empty_waits: cx.state.empty_waits(),
             wait: Rc::default(),
+            usable: Tools::default(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Runs tool calls. Never fails: every error becomes an outcome.
 
 use super::{
-    CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
+    CancelToken, DynTool, HarnessAgent, RuntimeContext, Tool, ToolContext,
     admission::{Admission, Answered, PANICKED, PreparedCall, suspend_running, turn_deadline, unknown},
     context::{CallOutputs, CallWait},
+    find_tools::FindTools,
     hook::{HookEvent, PostActing},
 };
 use crate::session::artifacts::{self, Stored};
@@ -84,7 +85,7 @@ pub(super) async fn execute(
     let Returned { outcome, sources, shown, outputs, .. } = match &prepared.admission {
         Admission::Settled(outcome) => outcome.clone().into(),
         Admission::Run { tool, spec, call, answered, .. } => {
-            let returned = run(cx, Rc::clone(tool), spec, call, answered.clone()).await;
+            let returned = run(agent, cx, Rc::clone(tool), spec, call, answered.clone()).await;
             if let Some(wait) = returned.wait {
                 return Executed::Suspended(Box::new(suspend_running(agent, cx, wait, spec, call)));
             }
@@ -132,6 +133,7 @@ type Ended = Result<Returned, Box<dyn Any + Send>>;
 /// Runs a tool in a task of its own, and waits for it until the deadline. After the deadline, or after the
 /// turn ended, the tool can no longer change the session.
 async fn run(
+    agent: &HarnessAgent,
     cx: &Rc<RuntimeContext>,
     tool: Rc<dyn DynTool>,
     spec: &ToolSpec,
@@ -145,6 +147,9 @@ async fn run(
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);
     let mut context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
+    if spec.name == FindTools::NAME {
+        context.usable = agent.usable_tools(&cx.session.state(), &cx.state);
+    }
     if let Some(answered) = answered {
         let Answered { answer, shown, progress } = *answered;
         context.answer = Some(answer);

@@ -21,8 +21,8 @@ const FOUND: usize = 8;
 /// The tools that are always offered: they read what the prompt refers to.
 const ALWAYS: [&str; 5] = [FindTools::NAME, CallTool::NAME, "read_artifact", "recall", "load_skill"];
 
-/// Searches the tools that are not offered.
-pub(super) struct FindTools(pub Tools);
+/// Searches the tools that the session has.
+pub(super) struct FindTools;
 
 /// The arguments of `find_tools`.
 #[derive(Deserialize, JsonSchema)]
@@ -53,8 +53,9 @@ impl Tool for FindTools {
         Vec::new()
     }
 
-    async fn run(&self, args: Search, _cx: ToolContext) -> Result<Vec<Found>, ToolError> {
-        let best = self.0.iter().collect::<ToolIndex>().best(&args.query, &self.0, FOUND);
+    async fn run(&self, args: Search, cx: ToolContext) -> Result<Vec<Found>, ToolError> {
+        let tools: Tools = cx.usable.iter().filter(|spec| !is_reserved(spec)).cloned().collect();
+        let best = tools.iter().collect::<ToolIndex>().best(&args.query, &tools, FOUND);
         if best.is_empty() {
             return Err(ToolError::new("no tool has any of these words; describe the task in other words"));
         }
@@ -98,12 +99,17 @@ impl Tool for CallTool {
 /// Returns the names of the tools to offer in a session with this title, of those that it may use. They stay the same as
 /// long as the title does, which is derived from the first message.
 pub(super) fn offered(title: Option<&str>, tools: &[Rc<ToolSpec>], index: &ToolIndex) -> Vec<String> {
-    let is_found = |spec: &&Rc<ToolSpec>| !RESERVED.contains(&spec.name.as_str());
+    let is_found = |spec: &&Rc<ToolSpec>| !is_reserved(spec);
     if tools.iter().filter(|spec| !spec.control).count() <= MAX_OFFERED {
         return tools.iter().filter(is_found).map(|spec| spec.name.clone()).collect();
     }
     let selection = ToolSelection { cap: OFFERED, always: ALWAYS.map(str::to_owned).into() };
     index.select(title.unwrap_or_default(), tools, &selection)
+}
+
+/// Returns whether this is one of the two tools that find and call the others.
+fn is_reserved(spec: &ToolSpec) -> bool {
+    RESERVED.contains(&spec.name.as_str())
 }
 
 /// Replaces each call of `call_tool` by a call of the tool that it names.

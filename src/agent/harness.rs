@@ -1,7 +1,7 @@
 //! The agent: everything that all of its turns share.
 
 use super::{
-    ContextSource, DynTool, ExternalTool, FollowUp, Interval, Settings, StateRules, Toolkit,
+    ContextSource, DynTool, ExternalTool, FollowUp, Interval, RuntimeState, Settings, StateRules, Toolkit,
     context_manager::ContextManager,
     find_tools::{self, FindTools},
     hook::HookEvent,
@@ -274,27 +274,40 @@ impl HarnessAgent {
     }
 
     /// Returns the tools offered to the model, without those that the rules hide: those of the agent, preselected by the
-    /// user's message, and those of the client. The selection changes within a turn only when the mode changes.
-    pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Tools {
-        let own = self.own_tools_for(state, messages);
+    /// user's message, and those of the client. The selection changes within a turn only when the mode or a hook's filter changes.
+    pub(super) fn tools_for(
+        &self,
+        state: &SessionState,
+        turn: &RuntimeState,
+        messages: &[Rc<Message>],
+    ) -> Tools {
+        let own = self.own_tools_for(state, turn, messages);
         let of_client = state.client_tools();
         if of_client.is_empty() {
             return own;
         }
         let permissions = self.permissions(state);
         let own = own.iter().filter(|spec| named(of_client, &spec.name).is_none()).cloned();
-        let of_client = of_client.iter().filter(|spec| !permissions.hides(spec)).cloned().map(Rc::new);
+        let is_usable = |spec: &&ToolSpec| !permissions.hides(spec) && turn.has_tool(spec);
+        let of_client = of_client.iter().filter(is_usable).cloned().map(Rc::new);
         let mut tools: Vec<_> = own.chain(of_client).collect();
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         tools.into()
     }
 
-    fn own_tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Tools {
-        let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
+    /// Returns the agent's tools that the session has now and that the rules do not hide.
+    pub(super) fn usable_tools(&self, state: &SessionState, turn: &RuntimeState) -> Tools {
+        let tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
         let permissions = self.permissions(state);
-        if tools.iter().any(|tool| permissions.hides(tool)) {
-            tools = tools.iter().filter(|tool| !permissions.hides(tool)).cloned().collect();
+        let is_usable = |tool: &&Rc<ToolSpec>| !permissions.hides(tool) && turn.has_tool(tool);
+        match tools.iter().all(|tool| is_usable(&tool)) {
+            true => tools,
+            false => tools.iter().filter(is_usable).cloned().collect(),
         }
+    }
+
+    fn own_tools_for(&self, state: &SessionState, turn: &RuntimeState, messages: &[Rc<Message>]) -> Tools {
+        let tools = self.usable_tools(state, turn);
         if self.toolkit.get(FindTools::NAME).is_some() {
             let names = find_tools::offered(state.meta.title.as_deref(), &tools, self.toolkit.index());
             return self.toolkit.specs(Some(&names));

@@ -6,7 +6,7 @@
 //!                    any failure of the turn ─▶ Error
 //! ```
 
-use super::{HookDraft, RuntimeContext};
+use super::{HookDraft, RuntimeContext, ToolFilter};
 use crate::session::artifacts::Stored;
 use crate::types::{
     Message, ModelRequest, ModelResponse, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec, TurnError,
@@ -178,6 +178,17 @@ pub trait Hook {
     /// polled before the message is stored, and awaited before the first model call. Only for hooks of
     /// [`HookEvent::PreReasoning`].
     fn prefetch(&self, _workspace: &WorkspaceOwner) -> Option<LocalBoxFuture<'static, ()>> {
+        None
+    }
+
+    /// Returns which of the agent's tools the session has now. Asked before each request is built (with the number of its
+    /// step), and before each call. What it does not keep is neither offered nor found, and does not run. Only for hooks of
+    /// [`HookEvent::PreReasoning`].
+    fn tool_filter<'a>(
+        &'a self,
+        _step: Option<u32>,
+        _cx: &'a RuntimeContext,
+    ) -> Option<LocalBoxFuture<'a, ToolFilter>> {
         None
     }
 

@@ -166,7 +166,7 @@ pub(super) fn prepare(
     volatile.extend(cx.state.tasks());
     let tail = tail(cx, turn, &messages, purpose)?;
     let mode = agent.mode(&state).map(|mode| mode.id.as_str());
-    let tools = cx.state.tools(mode, || agent.tools_for(&state, &messages));
+    let tools = cx.state.tools(mode, || agent.tools_for(&state, &cx.state, &messages));
     // Providers reject a request whose response may fill the whole window.
     let most = agent.models.limits(&model).window / 2;
     let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).clamp(1, most));

@@ -3,6 +3,7 @@
 //! It is rebuilt by applying the turn's records. State that must survive an eviction is in the log and in
 //! `TurnState`.
 
+use super::ToolFilter;
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec, Tools, TurnId};
 use futures::future::{LocalBoxFuture, Shared};
@@ -32,6 +33,8 @@ struct Inner {
     sources: Vec<Source>,
     reflection: Option<String>,
     context: Vec<String>,
+    /// Which tools the session has now, according to hooks.
+    filters: Rc<[ToolFilter]>,
     /// The offered tools, cached for the mode they were selected for.
     tools: Option<(Option<String>, Tools)>,
     /// The task list at the start of the turn, rendered for the prompt.
@@ -188,13 +191,30 @@ impl RuntimeState {
         self.inner.borrow().media_refused
     }
 
-    /// Returns the tools offered to the model, calling `choose` only when the mode has changed.
-    pub(super) fn tools(&self, mode: Option<&str>, choose: impl FnOnce() -> Tools) -> Tools {
-        let chosen = &mut self.inner.borrow_mut().tools;
-        match chosen {
-            Some((own, tools)) if own.as_deref() == mode => Rc::clone(tools),
-            _ => Rc::clone(&chosen.insert((mode.map(str::to_owned), choose())).1),
+    /// Sets which tools the session has now: those that all filters keep.
+    pub(super) fn set_filters(&self, filters: Vec<ToolFilter>) {
+        let inner = &mut *self.inner.borrow_mut();
+        if *inner.filters != *filters {
+            inner.filters = filters.into();
+            inner.tools = None;
         }
+    }
+
+    /// Returns whether all filters keep a tool.
+    pub(super) fn has_tool(&self, spec: &ToolSpec) -> bool {
+        self.inner.borrow().filters.iter().all(|filter| filter.keeps(spec))
+    }
+
+    /// Returns the tools offered to the model, calling `choose` only when the mode or a filter has changed.
+    pub(super) fn tools(&self, mode: Option<&str>, choose: impl FnOnce() -> Tools) -> Tools {
+        if let Some((own, tools)) = &self.inner.borrow().tools
+            && own.as_deref() == mode
+        {
+            return Rc::clone(tools);
+        }
+        let tools = choose();
+        self.inner.borrow_mut().tools = Some((mode.map(str::to_owned), Rc::clone(&tools)));
+        tools
     }
 
     /// Returns whether these are the tools that [`RuntimeState::tools`] chose.

@@ -102,7 +102,8 @@ fn available<'a>(agent: &'a HarnessAgent, cx: &RuntimeContext) -> Option<&'a Ver
     state.activity.turn.as_ref().filter(|turn| turn.tool_calls > 0)?;
     let spec = agent.spec(state.client_tools(), &verify.tool)?;
     let is_allowed = agent.allowed_tools(&state).is_none_or(|allowed| allowed.contains(&spec.name));
-    (is_allowed && !agent.permissions(&state).hides(spec)).then_some(verify)
+    let is_usable = cx.state.has_tool(spec) && !agent.permissions(&state).hides(spec);
+    (is_allowed && is_usable).then_some(verify)
 }
 
 /// Reads from the log what the turn has changed and verified.

@@ -25,6 +25,8 @@ use futures::{FutureExt, future::LocalBoxFuture};
 use prompt::Prompt;
 use std::{rc::Rc, time::Duration};
 
+/// The name of the hook, and of a failed read of the workspace.
+pub(super) const NAME: &str = "workspace_context";
 /// Maximum time to read the files. After that, the last known versions are used.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of paths to list below `knowledge/` for each layer.
@@ -72,14 +74,14 @@ impl WorkspaceContext {
 }
 
 /// Returns the step for which a hook reads the workspace.
-pub(super) fn step_of(event: &PreReasoning, cx: &RuntimeContext) -> Step {
-    Step { workspace: cx.workspace(), turn: cx.turn().clone(), step: event.step }
+pub(super) fn step_of(step: u32, cx: &RuntimeContext) -> Step {
+    Step { workspace: cx.workspace(), turn: cx.turn().clone(), step }
 }
 
 #[async_trait(?Send)]
 impl Hook for WorkspaceContext {
     fn name(&self) -> &'static str {
-        "workspace_context"
+        NAME
     }
 
     fn events(&self) -> &'static [HookEvent] {
@@ -98,7 +100,7 @@ impl Hook for WorkspaceContext {
     }
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
-        let (view, error) = self.glance.read_for_step(step_of(event, cx)).await;
+        let (view, error) = self.glance.of_step(step_of(event.step, cx)).await;
         if let Some(error) = error {
             cx.state.sub_step_failed(self.name(), &error.to_string());
         }

@@ -6,17 +6,14 @@
 #[cfg(test)]
 mod tests;
 
-use super::workspace_context::step_of;
-use crate::agent::{
-    Hook, RuntimeContext, ToolFilter,
-    hook::{ActDecision, HookEvent, PreActing, PreReasoning},
-};
-use crate::types::{FilePath, ToolSpec, TurnError};
+use super::workspace_context::{self, step_of};
+use crate::agent::{Hook, RuntimeContext, ToolFilter, hook::HookEvent};
+use crate::types::FilePath;
 use crate::workspace::{
     glance::{FileStart, WorkspaceGlance},
     layout,
 };
-use async_trait::async_trait;
+use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Map, Value};
 use std::{rc::Rc, time::Duration};
 
@@ -25,7 +22,7 @@ pub const MAX_CHARS: usize = 16_000;
 /// How long a call uses what was read before the request that led to it. A call that waited for longer uses the current file.
 const READ_WITHIN: Duration = Duration::from_mins(1);
 
-/// Priority 901, right after `workspace_context`.
+/// Reads before the requests are built, and so before the other hooks.
 pub struct WorkspaceTools {
     /// The glance of `workspace_context`.
     glance: Rc<WorkspaceGlance>,
@@ -50,42 +47,34 @@ fn filter(file: Option<&FileStart>, cx: &RuntimeContext) -> ToolFilter {
     filter
 }
 
-#[async_trait(?Send)]
 impl Hook for WorkspaceTools {
     fn name(&self) -> &'static str {
         "workspace_tools"
     }
 
     fn events(&self) -> &'static [HookEvent] {
-        &[HookEvent::PreReasoning, HookEvent::PreActing]
+        &[HookEvent::PreReasoning]
     }
 
-    fn priority(&self) -> i32 {
-        901
-    }
-
-    async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
-        let (view, error) = self.glance.of_step(step_of(event, cx)).await;
-        if let Some(error) = error {
-            cx.state.sub_step_failed(self.name(), &error.to_string());
-        }
-        let filter = filter(view.shared.files.get(&self.path), cx);
-        let keeps = |tool: &Rc<ToolSpec>| filter.keeps(tool);
-        if !event.request.tools.iter().all(keeps) {
-            event.request.tools = event.request.tools.iter().filter(|tool| keeps(tool)).cloned().collect();
-        }
-        Ok(())
-    }
-
-    async fn pre_acting(&self, event: &mut PreActing<'_>, cx: &RuntimeContext) -> ActDecision {
-        let Some(spec) = event.spec else { return ActDecision::Continue };
-        let file = self.glance.shared_file(&cx.workspace(), &self.path, READ_WITHIN).await;
-        match filter(file.as_ref(), cx).keeps(spec) {
-            true => ActDecision::Continue,
-            false => {
-                ActDecision::Deny(format!("{} of the workspace does not allow {}", layout::TOOLS, spec.name))
+    fn tool_filter<'a>(
+        &'a self,
+        step: Option<u32>,
+        cx: &'a RuntimeContext,
+    ) -> Option<LocalBoxFuture<'a, ToolFilter>> {
+        let read = async move {
+            let (file, error) = match step {
+                Some(step) => {
+                    let (view, error) = self.glance.read_for_step(step_of(step, cx)).await;
+                    (view.shared.files.get(&self.path).cloned(), error)
+                }
+                None => self.glance.shared_file(&cx.workspace(), &self.path, READ_WITHIN).await,
+            };
+            if let Some(error) = error {
+                cx.state.sub_step_failed(workspace_context::NAME, &error.to_string());
             }
-        }
+            filter(file.as_ref(), cx)
+        };
+        Some(read.boxed_local())
     }
 }
 

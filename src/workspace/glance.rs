@@ -13,7 +13,7 @@ use super::skills::{
 use super::{FileScope, Layer, Stores, Workspaces, layout};
 use crate::ports::{
     FileError, Filesystem,
-    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Heads, Tree},
+    filesystem::{Content, Entry, File, FileResult, Glance, GlanceResult, Heads, Tree},
     within,
 };
 use crate::types::{FilePath, PathPrefix, TenantId, Timestamp, TurnId, WorkspaceOwner};
@@ -272,29 +272,30 @@ impl WorkspaceGlance {
         }
     }
 
-    /// Returns a wanted file of the shared layer, as it was read within this time, even if the read failed. Otherwise reads
-    /// the current state first.
+    /// Returns a wanted file of the shared layer, as it was read within this time. Otherwise reads the current state first; if
+    /// that fails, returns the last known file with the error.
     pub async fn shared_file(
         &self,
         workspace: &WorkspaceOwner,
         path: &FilePath,
         age: Duration,
-    ) -> Option<FileStart> {
-        let (now, trees) = (self.stores.clock.now(), trees(workspace));
-        let is_recent = |tree| self.cached(tree).query.is_some_and(|query| now.since(query.at) < age);
-        if !trees.iter().all(is_recent) {
-            // After a failure, the last known file counts.
-            let _ = self.read(workspace).await;
-        }
-        let [_, shared] = trees;
+    ) -> (Option<FileStart>, Option<FileError>) {
+        let [_, shared] = trees(workspace);
+        let now = self.stores.clock.now();
+        let is_recent = |query: Query| !query.failed && now.since(query.at) < age;
+        let error = match self.cached(&shared).query {
+            Some(query) if is_recent(query) => None,
+            _ => self.read(workspace).await.err(),
+        };
         let stored = self.cached(&shared).files.get(path).cloned().filter(|(_, bytes)| !bytes.is_empty());
-        match stored {
+        let file = match stored {
             Some((entry, bytes)) => Some(FileStart { entry, bytes }),
             None => {
-                let file = self.template.read(path).await.ok()?;
-                Some(FileStart { entry: file.entry, bytes: file.bytes })
+                let file = self.template.read(path).await.ok();
+                file.map(|File { entry, bytes }| FileStart { entry, bytes })
             }
-        }
+        };
+        (file, error)
     }
 
     /// Reads the current state for a step, and keeps it for [`WorkspaceGlance::of_step`]. See

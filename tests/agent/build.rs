@@ -42,9 +42,9 @@ fn the_standard_agent_has_these_hooks() {
         matrix,
         [
             (HookEvent::PreCall, vec![]),
-            (HookEvent::PreReasoning, vec!["workspace_context", "workspace_tools", "skills"]),
+            (HookEvent::PreReasoning, vec!["workspace_tools", "workspace_context", "skills"]),
             (HookEvent::PostReasoning, vec!["agent_trace"]),
-            (HookEvent::PreActing, vec!["workspace_tools"]),
+            (HookEvent::PreActing, vec![]),
             (HookEvent::PostActing, vec!["agent_trace", "tool_result_eviction"]),
             (
                 HookEvent::PostCall,

@@ -2,6 +2,7 @@
 
 use crate::scripts::step_of;
 use crate::stage::Stage;
+use crate::workspace_tools::put_shared;
 use edge_harness::agent::{DynTool, HarnessBuilder, Settings, ToolContext};
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::types::{
@@ -98,6 +99,38 @@ fn a_denied_tool_stays_denied_when_it_is_called_by_name() {
     stage.post("t1", "go");
     stage.settle();
     assert_eq!(stage.outcomes("t1")[1], "permission");
+}
+
+/// An operator's file restricts what is offered and what is found.
+#[test]
+fn tools_that_the_workspace_denies_are_neither_offered_nor_found() {
+    let script = |request: &ModelRequest| {
+        answer(match step_of(request) {
+            0 => vec![call("f", "find_tools", json!({"query": "customers in table 7"}))],
+            1 => vec![call("x", "absent", json!({}))],
+            _ => vec![Part::text("done")],
+        })
+    };
+    let run = |file: Value| {
+        let (stage, models) = Stage::scripted(script, crowded);
+        put_shared(&stage, "tools.json", &file.to_string());
+        stage.post("t1", "customers of table 3");
+        stage.settle();
+        let offered = names(&models.requests()[0]).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let records = stage.records();
+        let of = |call: &str| {
+            records.iter().find(|r| r["type"] == "tool.completed" && r["call_id"] == call).unwrap().clone()
+        };
+        (offered, of("f"), of("x")["reason"].as_str().unwrap().to_owned())
+    };
+    let (offered, found, unknown) = run(json!({"allow": ["forecast"]}));
+    assert!(offered.contains(&"forecast".to_owned()) && !offered.contains(&"find_tools".to_owned()));
+    assert!(!found.to_string().contains("crm_"), "{found}");
+    assert!(unknown.contains("forecast") && !unknown.contains("crm_"), "{unknown}");
+    let (offered, found, _) = run(json!({"deny": ["crm_07", "crm_03"]}));
+    assert!(offered.contains(&"find_tools".to_owned()) && !offered.contains(&"crm_03".to_owned()));
+    let names: Vec<_> = found["result"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert!(!names.is_empty() && !names.contains(&&json!("crm_07")), "{names:?}");
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn an_isolated_subagent_works_on_files_of_its_own_over_the_shared_ones() {
 
     let (other, _) = delegate(&stage, "t2", "guest", &[("write_file", write)]);
     assert_eq!(read(&stage, "notes.md").as_deref(), Some("private"));
-    let own = format!("agents/default/sessions/{other}");
+    let own = format!("agents/default+{other}/users/u");
     assert!(scopes(&stage).contains(&own), "{:?}", scopes(&stage));
     let (_, seen) =
         delegate(&stage, "t3", "guest", &[("list_files", json!({})), ("read_file", file("notes.md"))]);

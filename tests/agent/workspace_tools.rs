@@ -29,8 +29,17 @@ fn stage() -> (Stage, Rc<ScriptedModels>) {
 }
 
 fn put(stage: &Stage, layer: Layer, text: &str) {
+    put_at(stage, layer, "tools.json", text);
+}
+
+/// Stores a shared file.
+pub fn put_shared(stage: &Stage, path: &str, text: &str) {
+    put_at(stage, Layer::Shared, path, text);
+}
+
+fn put_at(stage: &Stage, layer: Layer, path: &str, text: &str) {
     let workspace = stage.workspaces().open(&"t".into(), &"default".into(), &"u".into(), None);
-    let (path, bytes) = (FilePath::parse("tools.json").unwrap(), text.as_bytes().to_vec().into());
+    let (path, bytes) = (FilePath::parse(path).unwrap(), text.as_bytes().to_vec().into());
     block_on(workspace.layer(layer).write(&path, bytes, &Precondition::Any)).unwrap();
 }
 
@@ -81,4 +90,9 @@ fn the_file_holds_after_an_eviction_and_during_an_outage() {
     stage.tick(ms(61_000));
     stage.files.down.set(true);
     assert_eq!(run(&stage, &models, "t3").0, "permission", "the last known file");
+    // An instance that has never read the file knows of no restriction, and says so.
+    stage.crash();
+    stage.files.down.set(true);
+    let (fate, _, failed) = run(&stage, &models, "t4");
+    assert_eq!((fate.as_str(), failed), ("result", vec!["workspace_context".to_owned()]));
 }
