@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Most text of a task, in bytes (256 KiB). The rest is left out.
 const MAX_TEXT: usize = 256 << 10;
+/// Maximum length of a question at its end, in characters.
+const MAX_QUESTION: usize = 8_000;
 /// Most characters of an agent's explanation of a failure.
 const MAX_REASON: usize = 2_000;
 /// Most bytes of an id.
@@ -269,7 +271,11 @@ impl Task {
             State::Canceled => return failed("has canceled the task"),
             State::Waiting => {
                 let start = if has_text { BREAK } else { "" };
-                self.add(&format!("{start}The remote agent needs input before it can go on: {said}"));
+                let question: String = said.chars().take(MAX_QUESTION).collect();
+                // Also if the reply is full, because the next message is the answer.
+                self.held.push_str(&format!(
+                    "{start}The remote agent needs input before it can go on: {question}"
+                ));
             }
             State::Completed | State::Open if has_text => {}
             State::Completed | State::Open if said.trim().is_empty() => {

@@ -286,6 +286,12 @@ fn a_question_is_answered_by_the_next_message() {
     let mut conversation = asked();
     conversation.push(message(1, Role::Assistant, response.unwrap().parts));
     conversation.push(said(2, "The first."));
+    // It is asked even if there is no room for more of the reply.
+    let full = Stage::new();
+    let long = artifact("a", &"ü".repeat(400 << 10), false);
+    full.streams(&[long, status("TASK_STATE_INPUT_REQUIRED", "Which one?")]);
+    let reply = full.run(asked()).0.concat();
+    assert!(reply.ends_with("needs input before it can go on: Which one?"), "{}", reply.len());
     // Some agents send the task as it was first.
     let mut before = task("TASK_STATE_INPUT_REQUIRED");
     before["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "Two fit. "}]}]);

@@ -97,7 +97,11 @@ fn a_request_shows_ten_results_and_counts_the_rest() {
 fn a_wait_is_bounded_and_refused_after_two_in_vain() {
     let chat = demo(&world().server.client(), "waits");
     let wait = |args: Value| format!("/tool wait_async_results {args}");
-    chat.say(&format!("{}\n/then {}", spawn("/say soon"), wait(json!({"timeout_seconds": 300}))));
+    chat.say(&format!(
+        "{}\n/then {}",
+        spawn("/say soon"),
+        wait(json!({"timeout_seconds": 300, "task_ids": []}))
+    ));
     let result = of_type(&chat.log(), "tool.completed")[1]["result"].clone();
     assert_eq!((&result["timeout_seconds"], &result["results"][0]["reply"]), (&json!(120), &json!("soon")));
     let briefly = wait(json!({"timeout_seconds": 1}));

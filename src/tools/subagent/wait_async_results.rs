@@ -70,12 +70,12 @@ impl Tool for WaitAsyncResults {
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Results, ToolError> {
         let known = cx.background_tasks();
         let ids: Vec<TurnId> = match &args.task_ids {
-            Some(ids) => {
+            Some(ids) if !ids.is_empty() => {
                 ids.iter().try_for_each(|id| cx.background_task(id).map(drop))?;
                 ids.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect()
             }
-            // Tasks that start later do not prolong the wait.
-            None => {
+            // Some models write an empty list for all. Tasks that start later do not prolong the wait.
+            _ => {
                 let is_open = |task: &&BackgroundTask| !task.has_ended() || task.is_unshown();
                 known.iter().filter(is_open).map(|task| task.id.clone()).collect()
             }
