@@ -1,10 +1,10 @@
 //! Definitions of agents, in the real Worker.
 
-use crate::support::{Client, Folder, Script, Server, World, shared, system_text};
+use crate::support::{Chat, Client, Folder, Gate, PATIENCE, Script, Server, World, shared, system_text};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{process::Command, time::Instant};
 
 /// Pushes a folder. Returns the exit status and the output.
 fn push(server: &Server, folder: &Path, key: &str) -> (Option<i32>, String) {
@@ -135,6 +135,52 @@ fn a_pushed_version_reaches_new_sessions_and_a_bad_folder_changes_nothing() {
     client.post("/v1/agents/helper/versions/1/activate", json!({})).expect(200);
     let made = client.post("/v1/sessions", json!({ "id": "back", "agent": "helper" })).expect(201);
     assert_eq!(made["agent_version"], 1);
+}
+
+#[test]
+fn running_turns_keep_their_version_while_folders_are_pushed() {
+    const SESSIONS: usize = 50;
+    let world = World::start();
+    let (client, key) = tenant(&world.server, "agents-running");
+    let folder = Folder::create();
+    let agent = folder.path().join("busy");
+    std::fs::create_dir_all(&agent).unwrap();
+    let write = |text: &str| {
+        let page = format!("---\nmodel: openai/busy\n---\n{text}");
+        std::fs::write(agent.join("AGENTS.md"), page).unwrap();
+        push(&world.server, folder.path(), &key)
+    };
+    assert_eq!(write("Version one.").0, Some(0));
+    let gate = Gate::new();
+    for _ in 0..SESSIONS {
+        world.model.script("busy", Script::new().hold(&gate).tool("c", "echo", json!({"text": "x"})));
+    }
+    let chats: Vec<Chat> = (0..SESSIONS)
+        .map(|number| {
+            let id = format!("busy-{number}");
+            client.post("/v1/sessions", json!({"id": id, "agent": "busy"})).expect(201);
+            let chat = Chat::new(client.clone(), &id);
+            chat.begin(json!({"content": "go"}));
+            chat
+        })
+        .collect();
+    let end = Instant::now() + PATIENCE;
+    while world.received("busy").len() < SESSIONS {
+        assert!(Instant::now() < end, "{}", world.received("busy").len());
+    }
+    assert_eq!(write("Version two.").1, "busy: version 2\n");
+    std::fs::write(agent.join("tools.json"), r#"{"allow": ["fly"]}"#).unwrap();
+    assert_eq!(write("Version four.").0, Some(1), "a bad folder");
+    (0..SESSIONS).for_each(|_| world.model.script("busy", Script::text(["done"])));
+    gate.open();
+    for chat in &chats {
+        chat.until_idle();
+        assert_eq!(chat.get("")["agent_version"], 1);
+        assert_eq!(chat.log().last().unwrap()["type"], "turn.completed");
+    }
+    let systems: Vec<String> = world.received("busy").iter().map(system_text).collect();
+    assert_eq!(systems.len(), 2 * SESSIONS);
+    assert!(systems.iter().all(|system| system.contains("Version one.")));
 }
 
 #[test]
