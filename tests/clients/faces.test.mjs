@@ -9,6 +9,7 @@ import { Chat } from "@ai-sdk/react";
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
 import { EventSource } from "eventsource";
 import OpenAI from "openai";
+import { connectTasks } from "./mcp-tasks.mjs";
 
 const { URL: url, KEY: key } = process.env;
 const headers = { authorization: `Bearer ${key}` };
@@ -179,6 +180,14 @@ const begin = {
     assert.equal(task.status.state, TaskState.TASK_STATE_INPUT_REQUIRED);
     return task.status.message.parts[1].content.value.pending[0].callId;
   },
+  async MCP(id) {
+    const { client, tasks } = await connectTasks();
+    // Not the client of tasks: a call without forms returns what waits.
+    const { structuredContent } = await client.callTool({ name: "ask_agent", arguments: { message: asks, session: id } });
+    await tasks.close();
+    await client.close();
+    return structuredContent.pending[0].call_id;
+  },
 };
 
 /** Approve a call of a turn that another client has begun. Each returns the text that follows. */
@@ -218,10 +227,21 @@ const approve = {
     assert.equal(task.status.state, TaskState.TASK_STATE_COMPLETED);
     return task.artifacts.at(-1).parts[0].content.value;
   },
+  async MCP(id, turn, call) {
+    const { client, tasks } = await connectTasks();
+    const task = tasks.task(`${turn}.${id}`);
+    assert.equal((await task.snapshot()).status, "input_required");
+    await task.update({ [call]: { action: "accept", content: { approved: true } } });
+    const { result } = await task.result();
+    await tasks.close();
+    await client.close();
+    return result.content[0].text;
+  },
 };
 
 for (const [from, to] of [
   ["A2A", "AI SDK"], ["AG-UI", "Responses"], ["AI SDK", "A2A"], ["chat completions", "AG-UI"], ["Responses", "A2A"],
+  ["MCP", "AI SDK"], ["A2A", "MCP"],
 ]) {
   test(`a turn that began in ${from} is approved in ${to}`, async () => {
     const permissions = { tools: { echo: "ask" } };

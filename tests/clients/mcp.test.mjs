@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import * as modern from "@modelcontextprotocol/client";
-import { createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
+import { connectTasks } from "./mcp-tasks.mjs";
 
 const { URL: url, KEY: key } = process.env;
 const headers = (credential) => ({ authorization: `Bearer ${credential}` });
@@ -39,29 +39,6 @@ const eras = {
     return { client, call: (args, options = {}) => client.callTool({ name: "ask_agent", arguments: args }, options) };
   },
 };
-
-/** Connects the official client of the tasks extension. It leaves sending of its requests to the application. */
-async function connectTasks(form) {
-  const clientCapabilities = { elicitation: { form: {} } };
-  const { client } = await eras["client 2.x, 2026-07-28"]();
-  let requests = 0;
-  const rawDispatch = async ({ method, params }, { signal } = {}) => {
-    const response = await native("/mcp", {
-      method: "POST", signal, body: JSON.stringify({ jsonrpc: "2.0", id: requests += 1, method, params }),
-      headers: {
-        accept: "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": method,
-        "mcp-name": params.taskId ?? params.name,
-      },
-    });
-    const { result, error } = await response.json();
-    return error ? { kind: "error", error } : { kind: "result", result };
-  };
-  const tasks = createTaskSessionFromClient(client, {
-    endpointId: url, rawDispatch, onInputRequest: ({ params }) => form(params),
-    v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: info, clientCapabilities },
-  });
-  return { client, tasks, call: (args) => tasks.callTool("ask_agent", args) };
-}
 
 /** Waits until `find` returns something. */
 async function until(find) {
