@@ -11,6 +11,7 @@
 mod connect;
 mod connection;
 mod consent;
+mod content;
 mod elicitation;
 mod error;
 mod headers;

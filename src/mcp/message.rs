@@ -1,5 +1,6 @@
 //! Reads the response to a message: one JSON text, or a stream of events.
 
+use super::content::remove_secret_files;
 use super::error::{McpError, RpcError};
 use super::oauth::Challenge;
 use super::protocol::MODERN;
@@ -75,7 +76,9 @@ impl<'a> Reader<'a> {
     /// The server's error, or a response that ends too early, is too large, or is not of the protocol.
     pub async fn next(&mut self, id: u64) -> Result<Incoming, McpError> {
         while let Some(message) = self.messages.next().await? {
-            if let Some(incoming) = incoming(self.redaction.value(message), id)? {
+            let mut message = self.redaction.value(message);
+            remove_secret_files(self.redaction, &mut message);
+            if let Some(incoming) = incoming(message, id)? {
                 return Ok(incoming);
             }
         }

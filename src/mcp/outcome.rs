@@ -1,22 +1,23 @@
 //! The outcome of a call, made from what the server has returned.
 
+use super::content::{NewFile, Writer};
 use super::error::McpError;
-use crate::types::{ToolOutcome, json};
-use serde_json::{Map, Value};
+use crate::agent::ToolError;
+use crate::types::{FileRef, ToolOutcome, json};
+use serde_json::{Value, json};
 
 /// Maximum length of a failure that a server explains, in characters.
 const MAX_REASON: usize = 4_000;
 
-/// Returns the outcome of a call of a server's tool.
-pub(super) fn of(server: &str, may_be_repeated: bool, returned: Result<Value, McpError>) -> ToolOutcome {
-    match returned {
-        Ok(result) => of_result(&result),
-        Err(error) if error.is_uncertain() && !may_be_repeated => ToolOutcome::Unknown {
+/// Returns the outcome of a request to which the server has given no result.
+pub(super) fn of_error(server: &str, may_be_repeated: bool, error: &McpError) -> ToolOutcome {
+    match error.is_uncertain() && !may_be_repeated {
+        true => ToolOutcome::Unknown {
             reason: format!(
                 "the MCP server {server:?} {error}; the call may or may not have taken effect. Check before you try again."
             ),
         },
-        Err(error) => ToolOutcome::failure(format!("the MCP server {server:?} {error}")),
+        false => ToolOutcome::failure(format!("the MCP server {server:?} {error}")),
     }
 }
 
@@ -33,18 +34,30 @@ pub(super) fn unasked(server: &str, why: &str, result: &Value) -> ToolOutcome {
     ))
 }
 
-fn of_result(result: &Value) -> ToolOutcome {
-    let text = content(result);
+/// Returns the outcome of a call of a tool with this result, whose files are stored with this function.
+pub(super) async fn of_result(
+    result: &Value,
+    store: impl AsyncFn(NewFile) -> Result<FileRef, ToolError>,
+) -> ToolOutcome {
+    let blocks = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut writer = Writer::new(store);
     if result.get("isError") == Some(&Value::Bool(true)) {
+        let text = writer.blocks(blocks).await;
         let reason =
             if text.is_empty() { "the tool failed without an explanation".to_owned() } else { bounded(text) };
         return ToolOutcome::failure(reason);
     }
     match result.get("structuredContent") {
-        Some(data) if !data.is_null() && !json::too_deep(data) => {
-            ToolOutcome::Result { result: data.clone() }
+        Some(data) if !data.is_null() && !json::too_deep(&json!([data])) => {
+            // Texts repeat the structure, for clients that do not read it.
+            let is_more = |block: &&Value| block.get("type").is_some_and(|kind| kind != "text");
+            let result = match writer.blocks(blocks.iter().filter(is_more)).await {
+                none if none.is_empty() => data.clone(),
+                content => json!({"structuredContent": data, "content": content}),
+            };
+            ToolOutcome::Result { result }
         }
-        _ => ToolOutcome::Result { result: Value::String(text) },
+        _ => ToolOutcome::Result { result: Value::String(writer.blocks(blocks).await) },
     }
 }
 
@@ -69,56 +82,18 @@ fn wanted(result: &Value) -> String {
     if all.is_empty() { "nothing in particular".to_owned() } else { all.join("; ") }
 }
 
-/// Returns the content as text. What is not text is described.
-fn content(result: &Value) -> String {
-    let blocks = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let texts: Vec<String> = blocks.iter().filter_map(Value::as_object).map(block).collect();
-    texts.join("\n")
-}
-
-fn block(block: &Map<String, Value>) -> String {
-    let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
-    match text("type") {
-        "text" => text("text").to_owned(),
-        kind @ ("image" | "audio") => {
-            format!("[{kind}, {}, {} bytes: not shown]", text("mimeType"), base64_bytes(text("data")))
-        }
-        "resource_link" => {
-            let name = Some(text("title")).filter(|title| !title.is_empty()).unwrap_or(text("name"));
-            format!("[resource {name:?}: {}]", text("uri"))
-        }
-        "resource" => resource(block.get("resource")),
-        kind => format!("[content of the kind {kind:?}: not shown]"),
-    }
-}
-
-fn resource(resource: Option<&Value>) -> String {
-    let field = |name: &str| resource.and_then(|resource| resource.get(name)).and_then(Value::as_str);
-    let uri = field("uri").unwrap_or_default();
-    match (field("text"), field("blob")) {
-        (Some(text), _) => format!("[resource {uri}]\n{text}"),
-        (None, Some(blob)) => {
-            let kind = field("mimeType").unwrap_or("unknown type");
-            format!("[resource {uri}, {kind}, {} bytes: not shown]", base64_bytes(blob))
-        }
-        (None, None) => format!("[resource {uri}]"),
-    }
-}
-
-/// Returns the number of bytes that a Base64 text encodes.
-fn base64_bytes(text: &str) -> usize {
-    text.trim_end_matches('=').len() * 3 / 4
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mcp::RpcError;
+    use futures::executor::block_on;
     use pretty_assertions::assert_eq;
-    use serde_json::json;
 
     fn result(value: Value) -> ToolOutcome {
-        of("crm", false, Ok(value))
+        let store = async |(bytes, mime_type, name): NewFile| {
+            Ok(FileRef { r#ref: "art_1".into(), mime_type, bytes: bytes.len() as u64, name: Some(name) })
+        };
+        block_on(of_result(&value, store))
     }
 
     fn text(outcome: ToolOutcome) -> String {
@@ -141,17 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn content_that_is_not_text_is_described() {
-        let blocks = json!({"content": [
+    fn structured_content_keeps_what_is_no_text() {
+        let returned = json!({"structuredContent": {"n": 1}, "content": [
+            {"type": "text", "text": "{\"n\": 1}"},
             {"type": "image", "mimeType": "image/png", "data": "AAAA"},
             {"type": "resource_link", "name": "n", "uri": "file:///a"},
-            {"type": "resource", "resource": {"uri": "file:///b", "text": "B"}},
-            {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAA=", "mimeType": "x/y"}},
-            {"type": "hologram"}, 7,
         ]});
-        let expected = "[image, image/png, 3 bytes: not shown]\n[resource \"n\": file:///a]\n[resource file:///b]\nB\n\
-                        [resource file:///c, x/y, 2 bytes: not shown]\n[content of the kind \"hologram\": not shown]";
-        assert_eq!(text(result(blocks)), expected);
+        let line = "[file \"image.png\", image/png, 3 bytes: read parts of it with read_artifact, ref art_1]";
+        let content = format!("{line}\n[resource \"n\": file:///a]");
+        let expected = json!({"structuredContent": {"n": 1}, "content": content});
+        assert_eq!(result(returned), ToolOutcome::Result { result: expected });
+        let image = json!({"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]});
+        assert_eq!(text(result(image)), line);
     }
 
     #[test]
@@ -172,16 +148,16 @@ mod tests {
         assert!(reason.contains("Which account? (elicitation/create)"), "{reason}");
         let rpc = McpError::Rpc(RpcError { code: -32602, message: "bad".into(), supports_modern: false });
         let reason = "the MCP server \"crm\" answered with the error -32602: bad";
-        assert_eq!(of("crm", false, Err(rpc)), ToolOutcome::failure(reason));
+        assert_eq!(of_error("crm", false, &rpc), ToolOutcome::failure(reason));
     }
 
     #[test]
     fn a_lost_call_is_unknown_unless_it_may_be_repeated() {
-        let lost = |may_be_repeated| of("crm", may_be_repeated, Err(McpError::Unreachable)).name();
+        let lost = |may_be_repeated| of_error("crm", may_be_repeated, &McpError::Unreachable).name();
         assert_eq!((lost(false), lost(true)), ("unknown", "failure"));
         let with_status = |status| {
             let error = McpError::Status { status, error: None, names_session: false };
-            of("crm", false, Err(error)).name()
+            of_error("crm", false, &error).name()
         };
         assert_eq!([408, 500, 503, 504, 524].map(with_status), ["unknown"; 5]);
         assert_eq!([400, 404, 429].map(with_status), ["failure"; 3]);

@@ -183,14 +183,18 @@ impl DynTool for McpTool {
                             }
                         }
                     }
-                    returned => {
-                        if let Err(error) = &returned
-                            && let Some(challenge) = connection.needs_consent(error)
-                        {
+                    Ok(result) => {
+                        let store = async |(bytes, mime_type, name)| {
+                            cx.unless_canceled(cx.store_file(bytes, mime_type, name)).await?
+                        };
+                        return outcome::of_result(&result, store).await;
+                    }
+                    Err(error) => {
+                        if let Some(challenge) = connection.needs_consent(&error) {
                             return progress.wait_for_consent(connection, challenge, &cx).await;
                         }
                         let may_be_repeated = self.spec.idempotent || !outgoing.is_sent.get();
-                        return outcome::of(server, may_be_repeated, returned);
+                        return outcome::of_error(server, may_be_repeated, &error);
                     }
                 }
             }

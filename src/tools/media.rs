@@ -13,7 +13,10 @@ use crate::ports::{
     Log, Models,
     media::{GeneratedFile, MediaFile, MediaModel, MediaPrice, MediaResponse},
 };
-use crate::types::{CallUsage, FileRef, ModelError, media::MAX_MEDIA};
+use crate::types::{
+    CallUsage, FileRef, ModelError,
+    media::{MAX_MEDIA, extension},
+};
 use serde::Serialize;
 use serde_json::json;
 use std::rc::Rc;
@@ -90,13 +93,8 @@ impl ConfiguredModel {
 
 /// Stores a generated file under this name, to which its extension is added.
 async fn store(generated: GeneratedFile, name: &str, cx: &ToolContext) -> Result<Output, ToolError> {
-    let extension = match generated.mime_type.as_str() {
-        "image/jpeg" => "jpg",
-        "audio/mpeg" => "mp3",
-        other => other.rsplit('/').next().unwrap_or("bin"),
-    };
-    let file =
-        cx.store_file(generated.bytes, generated.mime_type.clone(), format!("{name}.{extension}")).await?;
+    let name = format!("{name}.{}", extension(&generated.mime_type));
+    let file = cx.store_file(generated.bytes, generated.mime_type, name).await?;
     Ok(Output { file })
 }
 

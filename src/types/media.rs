@@ -66,6 +66,23 @@ fn essence(mime_type: &str) -> String {
     mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// Returns the usual extension of files of this media type, which has no parameters.
+pub fn extension(mime_type: &str) -> &str {
+    match mime_type {
+        "image/jpeg" => "jpg",
+        "image/svg+xml" => "svg",
+        "audio/mpeg" => "mp3",
+        "text/plain" => "txt",
+        other => {
+            let subtype = other.rsplit('/').next().unwrap_or_default();
+            let is_extension = |text: &&str| {
+                (1..=8).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            };
+            Some(subtype.trim_start_matches("x-")).filter(is_extension).unwrap_or("bin")
+        }
+    }
+}
+
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {

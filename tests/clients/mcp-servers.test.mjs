@@ -37,6 +37,13 @@ const modern = createMcpHandler(() => {
   server.registerTool("where", { inputSchema: fromJsonSchema(region) }, ({ region }) => words(`in ${region}`));
   server.registerTool("fail", {}, () => words("no such customer", { isError: true }));
   server.registerTool("picture", {}, () => ({ content: [{ type: "image", data: "AAAA", mimeType: "image/png" }] }));
+  server.registerTool("chart", {}, () => ({
+    structuredContent: { points: 2 },
+    content: [
+      { type: "text", text: '{"points":2}' },
+      { type: "resource", resource: { uri: "file:///chart.bin", mimeType: "application/octet-stream", blob: "AAEC" } },
+    ],
+  }));
   server.registerTool("large", {}, () => words("x".repeat(50_000)));
   server.registerTool("hidden", {}, () => words("hidden"));
   server.registerTool("progress", {}, async (context) => {
@@ -171,13 +178,39 @@ test("a modern server", async () => {
   assert.equal(headers["mcp-param-region"], "=?base64?aMOp?=");
   const failed = await run("fail");
   assert.deepEqual([failed.outcome, failed.reason], ["failure", "no such customer"]);
-  assert.equal((await run("picture")).result, "[image, image/png, 3 bytes: not shown]");
   assert.equal((await run("large")).outcome, "artifact");
   const streamed = await run("progress");
   assert.equal(streamed.result, "done", streamed.reason);
   assert.equal((await run("hidden")).outcome, "denied");
   // The arguments are checked before the call.
   assert.equal((await run("add", { a: "x", b: 3 })).denied, "validation");
+});
+
+/** Downloads a file of a session. */
+async function download(session, ref) {
+  const response = await fetch(`${url}/v1/sessions/${session}/artifacts/${ref}`, { headers: { authorization: `Bearer ${key}` } });
+  return [response.status, response.headers.get("content-type"), Buffer.from(await response.arrayBuffer()).toString("base64")];
+}
+
+/** Returns the line by which a result names a stored file. */
+const named = ({ name, mime_type, bytes, ref }) => (
+  `[file "${name}", ${mime_type}, ${bytes} bytes: read parts of it with read_artifact, ref ${ref}]`
+);
+
+test("files in results are stored", async () => {
+  const id = await agent({ m: { url: address("/modern") } });
+  const picture = await turn(id, call("m__picture"));
+  const stored = ({ events }) => events.filter(({ type }) => type === "artifact.stored");
+  const [image] = stored(picture);
+  assert.deepEqual([image.name, image.mime_type, image.bytes], ["image.png", "image/png", 3]);
+  assert.equal(picture.calls[0].result, named(image));
+  assert.deepEqual(await download(picture.session, image.ref), [200, "image/png", "AAAA"]);
+  const chart = await turn(id, call("m__chart"));
+  const [data] = stored(chart);
+  assert.deepEqual(chart.calls[0].result, {
+    structuredContent: { points: 2 }, content: `[resource file:///chart.bin]\n${named(data)}`,
+  });
+  assert.deepEqual(await download(chart.session, data.ref), [200, "application/octet-stream", "AAEC"]);
 });
 
 /** Returns the call of a session that waits. */

@@ -54,6 +54,18 @@ impl Redaction {
         })
     }
 
+    /// Returns whether there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether bytes contain a secret.
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
+        // A replaced byte is never part of a secret, which is valid UTF-8.
+        let text = String::from_utf8_lossy(bytes);
+        self.0.iter().any(|form| text.contains(&form.text))
+    }
+
     /// Removes the secrets from a JSON value, its names included.
     pub fn value(&self, value: Value) -> Value {
         match value {
