@@ -8,6 +8,7 @@
 //! tools and nothing else. What servers say is text of strangers: it is bounded, and never part of the operator's
 //! instructions.
 
+mod call;
 mod connect;
 mod connection;
 mod consent;
@@ -19,6 +20,7 @@ mod listing;
 mod message;
 pub mod oauth;
 mod oauth_client;
+mod offers;
 mod outcome;
 mod ports;
 mod progress;

@@ -10,7 +10,7 @@ use super::{
     hook_chain::HookChain,
     interval,
     own_default::OwnDefault,
-    toolkit::ToolNameError,
+    toolkit::{OF_SERVERS, ToolNameError},
 };
 use crate::context::ContextStrategy;
 use crate::ports::{Clock, Entropy, Model, Models};
@@ -174,7 +174,7 @@ impl HarnessBuilder {
     }
 
     /// Adds tools that servers have listed. One whose name is taken is left out. Modes and kinds of subagents may name tools
-    /// with these prefixes that are not listed at the moment.
+    /// with these prefixes that are not listed at the moment, and the tools for what servers offer besides tools.
     pub fn listed_tools(mut self, tools: Vec<Rc<dyn DynTool>>, prefixes: Vec<String>) -> Self {
         self.listed.extend(tools);
         self.prefixes.extend(prefixes);
@@ -217,9 +217,11 @@ impl HarnessBuilder {
         }
         for tool in self.listed {
             // A server must not make the agent unusable.
-            let _ = toolkit.add(tool);
+            let _ = toolkit.add_listed(tool);
         }
-        let may_be_absent = |name: &str| self.prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let may_be_absent = |name: &str| {
+            self.prefixes.iter().any(|prefix| name.starts_with(prefix) || OF_SERVERS.contains(&name))
+        };
         let is_unknown = |toolkit: &Toolkit, name: &str| toolkit.get(name).is_none() && !may_be_absent(name);
         toolkit.retain(|spec| self.filter.keeps(spec));
         let all = toolkit.specs(None);

@@ -16,10 +16,13 @@ pub struct ToolNameError(pub String);
 /// The names of the tools that find and call those which are not offered; see `find_tools`.
 pub(super) const RESERVED: [&str; 2] = ["find_tools", "call_tool"];
 
+/// The names of the tools for what servers of MCP offer besides tools: resources and prompts.
+pub const OF_SERVERS: [&str; 2] = ["mcp_read_resource", "mcp_get_prompt"];
+
 /// Returns whether a tool can have this name: 1–64 characters of `A–Z a–z 0–9 _ -`, which all providers accept, and not
-/// a reserved one, `find_tools` or `call_tool`.
+/// a reserved one: `find_tools`, `call_tool`, `mcp_read_resource` or `mcp_get_prompt`.
 pub fn is_tool_name(name: &str) -> bool {
-    !RESERVED.contains(&name) && is_well_formed(name)
+    !RESERVED.contains(&name) && !OF_SERVERS.contains(&name) && is_well_formed(name)
 }
 
 fn is_well_formed(name: &str) -> bool {
@@ -83,6 +86,17 @@ impl Toolkit {
         match is_tool_name(&spec.name) {
             true => self.insert(spec, tool),
             false => Err(ToolNameError(spec.name)),
+        }
+    }
+
+    /// Adds a tool that a server has listed, or one for what servers offer besides tools.
+    ///
+    /// # Errors
+    /// If the name of the tool is taken, reserved for others or invalid.
+    pub(super) fn add_listed(&mut self, tool: Rc<dyn DynTool>) -> Result<(), ToolNameError> {
+        match OF_SERVERS.contains(&tool.spec().name.as_str()) {
+            true => self.add_reserved(tool),
+            false => self.add(tool),
         }
     }
 

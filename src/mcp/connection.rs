@@ -9,6 +9,7 @@ use super::error::McpError;
 use super::headers::encoded;
 use super::message::{MAX_BYTES, MAX_LIST_BYTES, Reader};
 use super::oauth::{self, Asked, Challenge, Subject};
+use super::offers::Offers;
 use super::ports::Ports;
 use super::protocol::{
     CAPABILITIES, CLIENT_INFO, LEGACY, METHOD_HEADER, MODERN, NAME_HEADER, SESSION_HEADER, VERSION,
@@ -27,7 +28,7 @@ use std::{
 /// A server that does not support the requested version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 /// An unknown method.
-const UNKNOWN_METHOD: i64 = -32601;
+pub(super) const UNKNOWN_METHOD: i64 = -32601;
 /// The oldest version. Some servers respond with it though they speak Streamable HTTP.
 const OLDEST: &str = "2024-11-05";
 /// Maximum length of the id of a legacy session.
@@ -52,6 +53,8 @@ pub struct Connection {
     /// state in it.
     sessions: Expiring<Option<String>>,
     next_id: Cell<u64>,
+    /// What the server offers besides tools, as far as it has said it.
+    offers: Cell<Offers>,
     is_newly_connected: Cell<bool>,
     /// Until when the stream of a legacy session is not opened.
     no_stream_until: Cell<Timestamp>,
@@ -87,7 +90,7 @@ pub(super) struct Outgoing<'a> {
 
 impl<'a> Outgoing<'a> {
     /// Creates a request that changes nothing, and that no session makes.
-    fn read(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
+    pub fn read(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
         let max_bytes = MAX_LIST_BYTES;
         let (name, headers, is_sent) = (None, Vec::new(), Cell::default());
         Self {
@@ -135,6 +138,7 @@ impl Connection {
             era: RefCell::default(),
             sessions: Expiring::new(MAX_SESSIONS),
             next_id: Cell::new(1),
+            offers: Cell::default(),
             is_newly_connected: Cell::default(),
             no_stream_until: Cell::default(),
         }
@@ -253,6 +257,11 @@ impl Connection {
         matches!(&*self.era.borrow(), Some(Era::Legacy { has_sessions: true, .. }))
     }
 
+    /// Returns what the server offers besides tools.
+    pub(super) fn offers(&self) -> Offers {
+        self.offers.get()
+    }
+
     /// Returns whether calls of a user may use this connection.
     pub(super) fn serves(&self, user: &UserId) -> bool {
         self.user.as_ref().is_none_or(|own| own == user)
@@ -295,7 +304,11 @@ impl Connection {
         let outgoing = Outgoing::read(self.new_id(0), "server/discover", Map::new());
         let result = self.ask_modern(&outgoing).await?;
         let versions = result.get("supportedVersions").and_then(Value::as_array);
-        Ok(versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN)))
+        let is_modern = versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN));
+        if is_modern {
+            self.offers.set(Offers::of(&result));
+        }
+        Ok(is_modern)
     }
 
     async fn ask_modern(&self, outgoing: &Outgoing<'_>) -> Result<Value, McpError> {
@@ -362,6 +375,7 @@ impl Connection {
         if !LEGACY.contains(&&*version) && version != OLDEST {
             return Err(McpError::Malformed("it chose an unknown version of the protocol"));
         }
+        self.offers.set(Offers::of(&result));
         let body = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         self.send(legacy_headers(&version, session.as_deref()), &body).await?;
         let (has_sessions, now) = (session.is_some(), self.ports.clock.now());

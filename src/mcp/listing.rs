@@ -4,6 +4,7 @@ use super::connect::{self, ConnectTool};
 use super::connection::Connection;
 use super::error::McpError;
 use super::oauth;
+use super::offers::{Kind, OfferTool, Offers};
 use super::ports::Ports;
 use super::server::McpServer;
 use super::tool::McpTool;
@@ -47,6 +48,8 @@ pub struct Listings(Vec<Listing>);
 struct Listing {
     connection: Rc<Connection>,
     tools: Vec<Rc<McpTool>>,
+    /// What the server offers besides tools.
+    offers: Offers,
     /// Until when the list is used.
     fresh_until: Timestamp,
     /// Why the server has no list.
@@ -55,7 +58,7 @@ struct Listing {
 
 impl Listings {
     /// Returns the tools of one server after the other. Those of a server that needs consent begin with the one that asks
-    /// for it.
+    /// for it. The tools for what servers offer besides tools follow.
     pub fn tools(&self) -> Vec<Rc<dyn DynTool>> {
         let of_server = |listing: &Listing| -> Vec<Rc<dyn DynTool>> {
             let connection = &listing.connection;
@@ -65,7 +68,17 @@ impl Listings {
             let own = listing.tools.iter().map(|tool| Rc::clone(tool) as Rc<dyn DynTool>);
             connect.into_iter().chain(own).collect()
         };
-        self.0.iter().flat_map(of_server).collect()
+        let for_offers = Kind::ALL.into_iter().filter_map(|kind| self.tool_for(kind));
+        self.0.iter().flat_map(of_server).chain(for_offers).collect()
+    }
+
+    /// Returns the tool for what servers offer of a kind, if one of them does and its definition keeps the tool.
+    fn tool_for(&self, kind: Kind) -> Option<Rc<dyn DynTool>> {
+        let offers =
+            |listing: &&Listing| listing.offers.has(kind) && listing.connection.server().keeps(kind.tool());
+        let servers: Vec<_> =
+            self.0.iter().filter(offers).map(|listing| Rc::clone(&listing.connection)).collect();
+        (!servers.is_empty()).then(|| Rc::new(OfferTool::new(kind, servers)) as Rc<dyn DynTool>)
     }
 
     /// Returns the servers without a list, each with the reason.
@@ -89,6 +102,7 @@ impl Listings {
     pub fn is_same(&self, other: &Self) -> bool {
         let same_tools = |(one, other): (&Listing, &Listing)| {
             one.failure.is_some() == other.failure.is_some()
+                && one.offers == other.offers
                 && one.tools.len() == other.tools.len()
                 && one.tools.iter().zip(&other.tools).all(|(one, other)| one.is_same(other))
         };
@@ -165,16 +179,16 @@ impl McpServers {
             connection.set_newly_connected(false);
             let listed = within(self.ports.clock.as_ref(), LIST_TIMEOUT, self.tools(&connection)).await;
             let listed = listed.unwrap_or(Err(McpError::Slow(LIST_TIMEOUT)));
-            let now = self.ports.clock.now();
+            let (now, offers) = (self.ports.clock.now(), connection.offers());
             match listed {
                 Ok((tools, ttl)) => {
                     let fresh_until = now + ttl;
-                    Listing { connection, tools, fresh_until, failure: None }
+                    Listing { connection, tools, offers, fresh_until, failure: None }
                 }
                 Err(error) if connection.needs_consent(&error).is_some() => {
                     let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
                     let fresh_until = now + RETRY_AFTER;
-                    Listing { connection, tools, fresh_until, failure: None }
+                    Listing { connection, tools, offers, fresh_until, failure: None }
                 }
                 Err(error) => {
                     let reason = error.for_log();
@@ -183,9 +197,10 @@ impl McpServers {
                         "server": name, "reason": reason,
                     }));
                     let tools = known.map(|known| known.tools.clone()).unwrap_or_default();
-                    let failure = tools.is_empty().then_some(reason);
+                    let has_none = tools.is_empty() && offers == Offers::default();
+                    let failure = has_none.then_some(reason);
                     let fresh_until = now + RETRY_AFTER;
-                    Listing { connection, tools, fresh_until, failure }
+                    Listing { connection, tools, offers, fresh_until, failure }
                 }
             }
         };

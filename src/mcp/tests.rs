@@ -1,3 +1,4 @@
+mod offers;
 mod questions;
 
 use super::connection::Outgoing;

@@ -1,20 +1,15 @@
 //! A tool of a server.
 
+use super::call::Call;
 use super::connection::{Connection, Outgoing};
-use super::error::McpError;
 use super::headers::{Mirrored, mirrored, of_arguments};
 use super::{outcome, progress::Progress, server::tool_prefix};
 use crate::agent::{DynTool, ToolContext, object_schema};
-use crate::ports::within;
 use crate::turn::schema;
-use crate::types::{Category, Effect, Invalid, Timestamp, ToolOutcome, ToolSpec, Wait, json::too_deep};
-use futures::{
-    FutureExt,
-    future::{Either, LocalBoxFuture, select},
-    pin_mut,
-};
-use serde_json::{Map, Value, json};
-use std::{cell::Cell, rc::Rc, time::Duration};
+use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, json::too_deep};
+use futures::{FutureExt, future::LocalBoxFuture};
+use serde_json::{Map, Value};
+use std::rc::Rc;
 
 /// Maximum length of a tool's name, in bytes; all providers accept it.
 const MAX_NAME: usize = 64;
@@ -22,10 +17,6 @@ const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 2_000;
 /// Maximum size of a schema, in bytes of JSON.
 const MAX_SCHEMA: usize = 32 << 10;
-/// Time between two reports of a call's progress. Those in between are dropped.
-const PROGRESS_PACE: Duration = Duration::from_millis(200);
-/// How long a legacy server is given to accept that a call was canceled.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A tool of a server.
 pub struct McpTool {
@@ -82,37 +73,6 @@ impl McpTool {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name && self.spec == other.spec
     }
-
-    /// Calls the tool. A call that is no longer awaited is canceled.
-    async fn run(&self, outgoing: &Outgoing<'_>, cx: &ToolContext) -> Result<Value, McpError> {
-        let connection = self.connection.as_ref();
-        let id = outgoing.id;
-        let limit = connection.server().timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
-        let left = cx.deadline.since(cx.clock.now());
-        // Dropping the request closes its stream, by which a modern server sees that it is canceled.
-        let work = connection.ask(outgoing);
-        let limited = async {
-            match limit.filter(|limit| *limit < left) {
-                Some(limit) => match within(cx.clock.as_ref(), limit, work).await {
-                    Ok(result) => result,
-                    Err(_unfinished) => Err(McpError::Slow(limit)),
-                },
-                None => work.await,
-            }
-        };
-        let result = {
-            let over = cx.cancel.canceled();
-            pin_mut!(limited, over);
-            match select(limited, over).await {
-                Either::Left((result, _)) => result,
-                Either::Right(_) => Err(McpError::Slow(left)),
-            }
-        };
-        if matches!(result, Err(McpError::Slow(_))) && outgoing.is_sent.get() {
-            let _ = within(cx.clock.as_ref(), CANCEL_TIMEOUT, connection.cancel(&cx.session, id)).await;
-        }
-        result
-    }
 }
 
 impl DynTool for McpTool {
@@ -141,65 +101,22 @@ impl DynTool for McpTool {
             if !connection.serves(&cx.user) {
                 return ToolOutcome::failure("the MCP server is connected for another user");
             }
-            let mut progress = match Progress::continued(connection, &cx).await {
+            let progress = match Progress::continued(connection, &cx).await {
                 Ok(progress) => progress,
                 Err(outcome) => return outcome,
             };
             let headers = of_arguments(&self.mirrored, &args);
-            let shown_at = Cell::new(Timestamp(0));
-            let show = |progress| {
-                let now = cx.clock.now();
-                if now.since(shown_at.get()) >= PROGRESS_PACE {
-                    shown_at.set(now);
-                    cx.report(progress);
+            let create = |id| Outgoing::call(&cx.session, id, &self.name, args.clone(), headers.clone());
+            let call = Call { connection, cx: &cx, is_idempotent: self.spec.idempotent };
+            match call.result(progress, create).await {
+                Ok(result) => {
+                    let store = async |(bytes, mime_type, name)| {
+                        cx.unless_canceled(cx.store_file(bytes, mime_type, name)).await?
+                    };
+                    outcome::of_result(&result, store).await
                 }
-            };
-            while progress.question().is_none() {
-                let (server, hosts) = (connection.name(), connection.hosts());
-                let id = connection.new_id(progress.id);
-                let (args, headers) = (args.clone(), headers.clone());
-                let asked = Cell::new(0);
-                let respond = |request: &Value| {
-                    let earlier = asked.replace(asked.get() + 1);
-                    progress.response(earlier, server, request, hosts)
-                };
-                let mut outgoing = Outgoing::call(&cx.session, id, &self.name, args, headers);
-                outgoing.on_progress = Some(&show);
-                outgoing.on_question = Some(&respond);
-                progress.add_to(&mut outgoing.params);
-                let returned = self.run(&outgoing, &cx).await;
-                match returned {
-                    Ok(result) if outcome::asks(&result) => match progress.next(id, server, &result, hosts) {
-                        Ok(next) => progress = next,
-                        Err(why) => return outcome::unasked(server, &why, &result),
-                    },
-                    Err(McpError::Asks(request)) => {
-                        let earlier = asked.get().saturating_sub(1);
-                        match progress.next_of_legacy(id, earlier, server, &request, hosts) {
-                            Ok(next) => progress = next,
-                            Err(why) => {
-                                let result = json!({"inputRequests": {"": request}});
-                                return outcome::unasked(server, &why, &result);
-                            }
-                        }
-                    }
-                    Ok(result) => {
-                        let store = async |(bytes, mime_type, name)| {
-                            cx.unless_canceled(cx.store_file(bytes, mime_type, name)).await?
-                        };
-                        return outcome::of_result(&result, store).await;
-                    }
-                    Err(error) => {
-                        if let Some(challenge) = connection.needs_consent(&error) {
-                            return progress.wait_for_consent(connection, challenge, &cx).await;
-                        }
-                        let may_be_repeated = self.spec.idempotent || !outgoing.is_sent.get();
-                        return outcome::of_error(server, may_be_repeated, &error);
-                    }
-                }
+                Err(none) => none.outcome(connection.name()),
             }
-            let question = progress.question().cloned().unwrap_or_default();
-            cx.wait(Wait::Question(question), progress.to_json())
         }
         .boxed_local()
     }
