@@ -50,8 +50,8 @@ pub trait AgentVersions {
         None
     }
 
-    /// Returns whether a version lacks the tools of a server that the user has just connected, so that it has to be loaded
-    /// again.
+    /// Returns whether a version has to be loaded again before the next turn, because the user has just connected a server, or
+    /// a server has said that its tools have changed.
     fn is_outdated(&self, _tenant: &TenantId, _user: &UserId, _of: &AgentRef) -> bool {
         false
     }

@@ -65,7 +65,7 @@ impl DynTool for ConnectTool {
             };
             let error = match connection.list("tools/list", Map::new()).await {
                 Ok(_) => {
-                    connection.set_newly_connected(true);
+                    connection.set_outdated(true);
                     let text = "Connected. You have the tools of the server from the next message on.";
                     return ToolOutcome::Result { result: text.into() };
                 }

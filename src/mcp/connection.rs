@@ -55,7 +55,7 @@ pub struct Connection {
     next_id: Cell<u64>,
     /// What the server offers besides tools, as far as it has said it.
     offers: Cell<Offers>,
-    is_newly_connected: Cell<bool>,
+    is_outdated: Cell<bool>,
     /// Until when the stream of a legacy session is not opened.
     no_stream_until: Cell<Timestamp>,
 }
@@ -139,7 +139,7 @@ impl Connection {
             sessions: Expiring::new(MAX_SESSIONS),
             next_id: Cell::new(1),
             offers: Cell::default(),
-            is_newly_connected: Cell::default(),
+            is_outdated: Cell::default(),
             no_stream_until: Cell::default(),
         }
     }
@@ -267,14 +267,15 @@ impl Connection {
         self.user.as_ref().is_none_or(|own| own == user)
     }
 
-    /// Sets whether the user has connected the server since its list was read.
-    pub(super) fn set_newly_connected(&self, is_new: bool) {
-        self.is_newly_connected.set(is_new);
+    /// Sets whether the list of the server has to be read before the next turn: the user has connected the server since then, or
+    /// the server has changed its tools.
+    pub(super) fn set_outdated(&self, is_outdated: bool) {
+        self.is_outdated.set(is_outdated);
     }
 
-    /// Returns whether the user has connected the server since its list was read.
-    pub(super) fn is_newly_connected(&self) -> bool {
-        self.is_newly_connected.get()
+    /// Returns whether the list of the server has to be read before the next turn.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.is_outdated.get()
     }
 
     fn subject(&self, user: &UserId) -> Result<Subject, McpError> {

@@ -93,9 +93,9 @@ impl Listings {
         self.0.iter().any(|listing| listing.fresh_until <= now)
     }
 
-    /// Returns whether the user has connected a server since its list was read.
+    /// Returns whether the list of a server has to be read before the next turn.
     pub fn is_outdated(&self) -> bool {
-        self.0.iter().any(|listing| listing.connection.is_newly_connected())
+        self.0.iter().any(|listing| listing.connection.is_outdated())
     }
 
     /// Returns whether an agent with these tools equals one with others.
@@ -170,13 +170,13 @@ impl McpServers {
             let known = known.0.iter().find(|listing| listing.connection.name() == name);
             let now = self.ports.clock.now();
             let is_fresh =
-                |listing: &&Listing| listing.fresh_until > now && !listing.connection.is_newly_connected();
+                |listing: &&Listing| listing.fresh_until > now && !listing.connection.is_outdated();
             if let Some(fresh) = known.filter(is_fresh) {
                 return fresh.clone();
             }
             let new = || Connection::new(name, (tenant, user), server.clone(), Rc::clone(&self.ports));
             let connection = known.map_or_else(|| Rc::new(new()), |known| Rc::clone(&known.connection));
-            connection.set_newly_connected(false);
+            connection.set_outdated(false);
             let listed = within(self.ports.clock.as_ref(), LIST_TIMEOUT, self.tools(&connection)).await;
             let listed = listed.unwrap_or(Err(McpError::Slow(LIST_TIMEOUT)));
             let (now, offers) = (self.ports.clock.now(), connection.offers());

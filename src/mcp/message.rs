@@ -27,6 +27,8 @@ pub(super) enum Incoming {
     Asked { id: Value, method: String, params: Value },
     /// How far the request is.
     Progress(ToolProgress),
+    /// The notice that the server has other tools now.
+    ToolsChanged,
 }
 
 /// Reads the messages of a response, without the secrets of the request.
@@ -70,7 +72,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next message that is a request of the server, or the response to the request with this id.
-    /// Notifications and responses to other requests are skipped.
+    /// Also returns its progress, and the notice of other tools. Other notifications, and responses to other requests, are
+    /// skipped.
     ///
     /// # Errors
     /// The server's error, or a response that ends too early, is too large, or is not of the protocol.
@@ -93,6 +96,9 @@ fn incoming(mut message: Value, own: u64) -> Result<Option<Incoming>, McpError> 
         if method == "notifications/progress" && message.pointer("/params/progressToken") == Some(&own.into())
         {
             return Ok(Some(Incoming::Progress(progress(&message["params"]))));
+        }
+        if method == "notifications/tools/list_changed" {
+            return Ok(Some(Incoming::ToolsChanged));
         }
         let params = message.get_mut("params").map(Value::take).unwrap_or_default();
         return Ok(id.map(|id| Incoming::Asked { id, method, params }));

@@ -143,6 +143,25 @@ fn the_progress_of_a_call_is_shown() {
 }
 
 #[test]
+fn a_notice_of_other_tools_counts_during_a_call() {
+    let http = Rc::new(ScriptedHttp::default());
+    let server = connection(&http, plain());
+    http.respond(200, result(1, &json!({"supportedVersions": ["2026-07-28"]})));
+    let notice = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let events = |id: u64| {
+        let done = json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}});
+        format!("data: {notice}\n\ndata: {done}\n\n")
+    };
+    http.respond_with(200, EVENTS, events(2));
+    assert!(block_on(server.list("tools/list", Map::new())).is_ok() && !server.is_outdated());
+    http.respond_with(200, EVENTS, events(9));
+    let show = |_: ToolProgress| panic!("no progress");
+    let mut outgoing = Outgoing::call("ses_1", 9, "grow", Map::new(), Vec::new());
+    outgoing.on_progress = Some(&show);
+    assert!(block_on(server.ask(&outgoing)).is_ok() && server.is_outdated());
+}
+
+#[test]
 fn a_modern_request_describes_itself() {
     let http = Rc::new(ScriptedHttp::default());
     let server = connection(

@@ -127,6 +127,14 @@ impl Connection {
                     }
                     continue;
                 }
+                Incoming::ToolsChanged => {
+                    // Only during calls, which can show progress or answer. A server that sends the notice with each list
+                    // would be asked again before each turn.
+                    if on_progress.is_some() || on_question.is_some() {
+                        self.set_outdated(true);
+                    }
+                    continue;
+                }
                 Incoming::Asked { id, method, params } => (id, method, params),
             };
             asked += 1;
