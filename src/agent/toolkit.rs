@@ -185,7 +185,9 @@ impl Toolkit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::ExternalTool;
     use crate::tools::{CurrentTime, Echo};
+    use serde_json::json;
 
     #[test]
     fn all_specs_are_copied_once() {
@@ -198,6 +200,22 @@ mod tests {
         assert_eq!(names(&all), ["current_time", "echo"]);
         assert!(Rc::ptr_eq(&all, &toolkit.specs(None)));
         assert_eq!(names(&toolkit.specs(Some(&["echo".into()]))), ["echo"]);
+    }
+
+    #[test]
+    fn names_of_tools_for_servers_are_reserved() {
+        let named = |name: &str| -> Rc<dyn DynTool> {
+            let declared = serde_json::from_value(json!({"name": name, "description": ""})).unwrap();
+            Rc::new(ExternalTool::new(declared).unwrap())
+        };
+        let mut toolkit = Toolkit::default();
+        for name in RESERVED.into_iter().chain(OF_SERVERS) {
+            assert!(!is_tool_name(name));
+            toolkit.add(named(name)).unwrap_err();
+            assert_eq!(toolkit.add_listed(named(name)).is_ok(), OF_SERVERS.contains(&name));
+        }
+        toolkit.add_listed(named("crm__add")).unwrap();
+        toolkit.add_listed(named("crm__add")).unwrap_err();
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Agents with the tools of servers of MCP.
 
+mod content;
+
 use crate::http::{request, respond};
 use crate::scripts::step_of;
 use crate::stage::{NOW, Stage, standard};
@@ -8,7 +10,7 @@ use bytes::Bytes;
 use edge_harness::mcp::{Listings, McpServers, Ports};
 use edge_harness::platform::in_memory::{
     InMemoryAgents, InMemoryConsents, InMemoryDirectory, ManualClock, MemoryLog, PlainSealer, SeededEntropy,
-    models::{answer, call},
+    models::{ScriptedResponse, answer, call},
 };
 use edge_harness::ports::{
     AgentStore, AllowedHosts, Clock, Http, HttpError, HttpRequest, HttpResponse, Models, Secrets,
@@ -22,7 +24,7 @@ use edge_harness::standard::{
 };
 use edge_harness::types::{
     Actor, AgentVersion, Approver, AuditAction, AuditEntry, AuditId, ErrorCode, ModelRequest, Part, Pending,
-    Problem, StoredVersion, TenantId, WaitKind,
+    Problem, Role, StoredVersion, TenantId, WaitKind,
 };
 use futures::{StreamExt, executor::block_on, stream};
 use pretty_assertions::assert_eq;
@@ -39,8 +41,19 @@ use std::{
 struct Server {
     tools: RefCell<Vec<&'static str>>,
     is_down: Cell<bool>,
+    /// Its capabilities.
+    offers: RefCell<Value>,
+    /// The results of other requests than calls, by method.
+    results: RefCell<Map<String, Value>>,
     asked: RefCell<Vec<String>>,
     calls: RefCell<Vec<Value>>,
+}
+
+/// A response of several messages.
+fn events(messages: &[Value]) -> HttpResponse {
+    let text: String = messages.iter().map(|message| format!("data: {message}\n\n")).collect();
+    let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+    HttpResponse { status: 200, headers, body: stream::iter([Ok(Bytes::from(text))]).boxed_local() }
 }
 
 fn payment(params: &Value) -> Value {
@@ -72,10 +85,23 @@ impl Http for Server {
         let body: Value = serde_json::from_slice(&request.body.unwrap_or_default()).expect("JSON");
         let method = body["method"].as_str().unwrap_or_default().to_owned();
         let result = match method.as_str() {
-            "server/discover" => json!({"supportedVersions": ["2026-07-28"]}),
+            "server/discover" => {
+                json!({"supportedVersions": ["2026-07-28"], "capabilities": *self.offers.borrow()})
+            }
             "tools/list" => {
                 let tool = |name: &&str| json!({"name": name, "inputSchema": {"type": "object"}});
                 json!({"tools": self.tools.borrow().iter().map(tool).collect::<Vec<_>>(), "ttlMs": 60_000})
+            }
+            other if self.results.borrow().contains_key(other) => self.results.borrow()[other].clone(),
+            "tools/call" if body["params"]["name"] == "grow" => {
+                self.tools.borrow_mut().push("grown");
+                let notice = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+                let done = json!({"jsonrpc": "2.0", "id": body["id"], "result": {"content": []}});
+                return Ok(events(&[notice, done]));
+            }
+            other if other != "tools/call" => {
+                let error = json!({"code": -32602, "message": format!("cannot {other}")});
+                return Ok(events(&[json!({"jsonrpc": "2.0", "id": body["id"], "error": error})]));
             }
             _ if body["params"]["name"] == "pay" => payment(&body["params"]),
             _ => json!({"content": [], "structuredContent": body["params"]["arguments"]}),
@@ -185,6 +211,15 @@ fn stage(definition: &Value, tools: &[&'static str]) -> (Stage, Rc<Server>, Rc<I
             _ => answer(vec![Part::text(tools.join(" "))]),
         }
     };
+    scripted(definition, tools, script)
+}
+
+/// A stage whose sessions have this definition and a model with this script.
+fn scripted(
+    definition: &Value,
+    tools: &[&'static str],
+    script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static,
+) -> (Stage, Rc<Server>, Rc<InMemoryAgents>) {
     let (stage, models) = Stage::scripted(script, |builder| builder);
     let (server, store) = (Rc::new(Server::default()), store(definition));
     server.tools.borrow_mut().extend(tools);

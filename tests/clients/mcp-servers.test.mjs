@@ -4,10 +4,13 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
-import { McpServer, createMcpHandler, fromJsonSchema, inputRequired } from "@modelcontextprotocol/server";
+import { McpServer, ResourceTemplate, createMcpHandler, fromJsonSchema, inputRequired } from "@modelcontextprotocol/server";
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
-import { CallToolRequestSchema, ListToolsRequestSchema } from "@modelcontextprotocol/sdk/types.js";
+import {
+  CallToolRequestSchema, GetPromptRequestSchema, ListPromptsRequestSchema, ListResourcesRequestSchema, ListToolsRequestSchema,
+  ReadResourceRequestSchema,
+} from "@modelcontextprotocol/sdk/types.js";
 
 const { URL: url, KEY: key, SERVERS: servers, DOWN: down } = process.env;
 const address = (path) => `http://${servers}${path}`;
@@ -65,6 +68,46 @@ const modern = createMcpHandler(() => {
   return server;
 }, { legacy: "reject" });
 
+/** A server of 2026-07-28 with resources and prompts. */
+const library = createMcpHandler(() => {
+  const server = new McpServer({ name: "library", version: "1" });
+  const text = (uri, text) => ({ contents: [{ uri, mimeType: "text/plain", text }] });
+  server.registerResource("rules", "file:///rules.txt", { description: "The rules." }, ({ href }) => text(href, "Be kind."));
+  server.registerResource("seal", "file:///seal.png", {}, ({ href }) => (
+    { contents: [{ uri: href, mimeType: "image/png", blob: "AAEC" }] }
+  ));
+  server.registerResource("order", new ResourceTemplate("order://{id}", { list: undefined }), {}, ({ href }, { id }) => (
+    text(href, `Order ${id}`)
+  ));
+  const argsSchema = fromJsonSchema({ type: "object", properties: { name: { type: "string" } }, required: ["name"] });
+  server.registerPrompt("greet", { description: "Greets.", argsSchema }, ({ name }) => (
+    { messages: [{ role: "user", content: { type: "text", text: `Greet ${name}.` } }] }
+  ));
+  return server;
+}, { legacy: "reject" });
+
+/** A server of 2025-11-25 with resources and prompts, but no tools, templates or sessions. */
+async function archive(request, response, body) {
+  const server = new Server({ name: "archive", version: "1" }, { capabilities: { resources: {}, prompts: {} } });
+  server.setRequestHandler(ListResourcesRequestSchema, ({ params }) => (
+    // The second page is the last one.
+    params?.cursor
+      ? { resources: [{ uri: "file:///b", name: "b" }] }
+      : { resources: [{ uri: "file:///a", name: "a" }], nextCursor: "second" }
+  ));
+  server.setRequestHandler(ReadResourceRequestSchema, ({ params: { uri } }) => {
+    if (uri !== "file:///a") throw Object.assign(new Error("Resource not found"), { code: -32002 });
+    return { contents: [{ uri, text: "old" }] };
+  });
+  server.setRequestHandler(ListPromptsRequestSchema, () => ({ prompts: [{ name: "sum" }] }));
+  server.setRequestHandler(GetPromptRequestSchema, () => (
+    { description: "Sums up.", messages: [{ role: "assistant", content: { type: "text", text: "In short:" } }] }
+  ));
+  const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
+  await server.connect(transport);
+  await transport.handleRequest(request, response, body);
+}
+
 /** A server of 2025-11-25, whose sessions count their calls. */
 const sessions = new Map();
 async function legacy(request, response, body) {
@@ -77,9 +120,13 @@ async function legacy(request, response, body) {
     const server = new Server({ name: "legacy", version: "1" }, { capabilities: { tools: {} } });
     let calls = 0;
     server.setRequestHandler(ListToolsRequestSchema, () => ({
-      tools: ["count", "wait", "book"].map((name) => ({ name, inputSchema: { type: "object" } })),
+      tools: ["count", "wait", "book", "grow", ...grown].map((name) => ({ name, inputSchema: { type: "object" } })),
     }));
-    server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal, requestId }) => {
+    server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal, requestId, sendNotification }) => {
+      if (params.name === "grow") {
+        grown.push("grown");
+        await sendNotification({ method: "notifications/tools/list_changed" });
+      }
       if (params.name === "book") return book(server, requestId, signal);
       if (params.name === "wait") await new Promise((canceled) => signal.addEventListener("abort", canceled));
       if (params.name === "wait") canceledCalls += 1;
@@ -93,6 +140,8 @@ async function legacy(request, response, body) {
   await transport.handleRequest(request, response, body);
 }
 let canceledCalls = 0;
+/** The tools that the server has got since its start. */
+const grown = [];
 const booked = [];
 
 /** Asks for the day in the response to the call, and for a confirmation on the stream of the session. */
@@ -121,6 +170,15 @@ const lies = {
   "tools/call": { content: "not a list", structuredContent: null },
 };
 
+/** Responds with a handler of the official package. */
+async function respond(handler, request, response, text) {
+  const init = { method: request.method, headers: request.headers, body: text || undefined };
+  const answer = await handler.fetch(new Request(address(request.url), init));
+  response.writeHead(answer.status, Object.fromEntries(answer.headers));
+  for await (const chunk of answer.body ?? []) response.write(chunk);
+  response.end();
+}
+
 const server = createServer(async (request, response) => {
   let text = "";
   for await (const chunk of request) text += chunk;
@@ -131,13 +189,9 @@ const server = createServer(async (request, response) => {
     response.end(JSON.stringify({ jsonrpc: "2.0", id: body.id, result }));
   };
   switch (request.url) {
-    case "/modern": {
-      const init = { method: request.method, headers: request.headers, body: text || undefined };
-      const answer = await modern.fetch(new Request(address("/modern"), init));
-      response.writeHead(answer.status, Object.fromEntries(answer.headers));
-      for await (const chunk of answer.body ?? []) response.write(chunk);
-      return response.end();
-    }
+    case "/modern": return respond(modern, request, response, text);
+    case "/library": return respond(library, request, response, text);
+    case "/archive": return archive(request, response, body);
     case "/legacy": return legacy(request, response, body);
     case "/lying": return send(lies[body.method]);
     // It never responds.
@@ -269,6 +323,64 @@ test("a tool of a legacy server that asks for input waits for the user", async (
   const { text } = await native("GET", `/v1/sessions/${session}/events`, undefined, "application/x-ndjson");
   assert.match(text, /"result":"accept Monday"/);
   assert.deepEqual(booked, ["Monday"]);
+});
+
+test("resources and prompts of a modern server", async () => {
+  const id = await agent({ lib: { url: address("/library") }, m: { url: address("/modern") } });
+  const read = async (args) => turn(id, call("mcp_read_resource", { server: "lib", ...args }));
+  const { resources, resourceTemplates } = (await read({})).calls[0].result;
+  assert.deepEqual(resources.map(({ uri }) => uri).sort(), ["file:///rules.txt", "file:///seal.png"]);
+  assert.equal(resources.find(({ name }) => name === "rules").description, "The rules.");
+  assert.deepEqual(resourceTemplates.map(({ uriTemplate }) => uriTemplate), ["order://{id}"]);
+  assert.equal((await read({ uri: "file:///rules.txt" })).calls[0].result, "[resource file:///rules.txt]\nBe kind.");
+  const { headers } = received.findLast(({ body }) => body?.method === "resources/read");
+  assert.deepEqual([headers["mcp-method"], headers["mcp-name"]], ["resources/read", "file:///rules.txt"]);
+  assert.match((await read({ uri: "order://7" })).calls[0].result, /Order 7$/);
+  const seal = await read({ uri: "file:///seal.png" });
+  const file = seal.events.find(({ type }) => type === "artifact.stored");
+  assert.equal(seal.calls[0].result, `[resource file:///seal.png]\n${named(file)}`);
+  assert.deepEqual(await download(seal.session, file.ref), [200, "image/png", "AAEC"]);
+  const [unknown] = (await read({ uri: "file:///none" })).calls;
+  assert.equal(unknown.outcome, "failure");
+  assert.match(unknown.reason, /only `server` to list.*servers with resources: "lib"$/);
+  const [wrong] = (await turn(id, call("mcp_read_resource", { server: "m" }))).calls;
+  assert.equal(wrong.denied, "validation");
+  assert.match(wrong.reason, /servers with resources: "lib"/);
+  const prompt = async (args) => (await turn(id, call("mcp_get_prompt", { server: "lib", ...args }))).calls[0].result;
+  const [greet] = (await prompt({})).prompts;
+  assert.deepEqual([greet.name, greet.arguments.map(({ name, required }) => [name, required])], ["greet", [["name", true]]]);
+  assert.match(await prompt({ name: "greet", arguments: { name: "Ann" } }), /\[user\]\nGreet Ann\.$/);
+  const get = received.findLast(({ body }) => body?.method === "prompts/get");
+  assert.deepEqual([get.headers["mcp-method"], get.headers["mcp-name"]], ["prompts/get", "greet"]);
+});
+
+test("resources and prompts of a legacy server", async () => {
+  const id = await agent({ old: { url: address("/archive") } });
+  const result = async (tool, args) => (await turn(id, call(tool, { server: "old", ...args }))).calls[0];
+  assert.deepEqual((await result("mcp_read_resource")).result, {
+    server: "old", resources: [{ uri: "file:///a", name: "a" }, { uri: "file:///b", name: "b" }], resourceTemplates: [],
+  });
+  assert.equal((await result("mcp_read_resource", { uri: "file:///a" })).result, "[resource file:///a]\nold");
+  assert.match((await result("mcp_read_resource", { uri: "file:///c" })).reason, /-32002/);
+  assert.deepEqual((await result("mcp_get_prompt")).result, { server: "old", prompts: [{ name: "sum" }] });
+  assert.equal((await result("mcp_get_prompt", { name: "sum" })).result, "Sums up.\n[assistant]\nIn short:");
+});
+
+test("rules and the definition apply to resources", async () => {
+  const lib = { url: address("/library") };
+  const outcome = async (id) => (await turn(id, call("mcp_read_resource", { server: "lib" }))).calls[0].outcome;
+  assert.equal(await outcome(await agent({ lib: { ...lib, deny: ["mcp_read_resource"] } })), "denied");
+  assert.equal(await outcome(await agent({ lib }, { permissions: { categories: { mcp: "deny" } } })), "denied");
+  assert.equal(await outcome(await agent({ lib }, { tools: { allow: ["mcp_read_resource"] } })), "result");
+  // There is nothing to read.
+  assert.equal(await outcome(await agent({ lib: { url: address("/modern") } })), "denied");
+});
+
+test("the next message has the tools of which a server has sent notice", async () => {
+  const id = await agent({ old: { url: address("/legacy") } });
+  const { session, calls } = await turn(id, call("old__grow"));
+  assert.equal(calls[0].outcome, "result", calls[0].reason);
+  assert.equal((await turn(id, call("old__grown"), session)).calls.at(-1).result, "call 2");
 });
 
 test("servers that fail cost only their own tools", async () => {

@@ -82,8 +82,8 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
         &admin,
         &json!({
             "model": "nowhere/gpt",
-            "tools": {"allow": ["read_file", "fly"]},
-            "external_tools": [{"name": "read_file", "description": ""}, {"name": "ok", "parameters": {"type": "array"}}, {"name": "call_tool"}],
+            "tools": {"allow": ["read_file", "fly", "mcp_get_prompt"]},
+            "external_tools": [{"name": "read_file", "description": ""}, {"name": "ok", "parameters": {"type": "array"}}, {"name": "call_tool"}, {"name": "mcp_read_resource"}],
             "subagents": [{"id": "a b", "description": ""}, {"id": "r", "description": "", "tools": ["swim", "crm__find"],
                 "workspace": {"mode": "isolated"}, "skills": {"allow": ["ok-*"], "deny": ["ok", "{a,b"]}}],
             "mcp_servers": {"crm": {"url": "https://10.0.0.1/", "timeout_s": 0}, "C": {"url": "https://example.com/"}},
@@ -108,6 +108,7 @@ fn every_fault_has_its_place_and_a_bad_definition_changes_nothing() {
         "/external_tools/0/name",
         "/external_tools/1/parameters",
         "/external_tools/2",
+        "/external_tools/3",
         "/judges/0",
         "/mcp_servers/C",
         "/mcp_servers/crm/timeout_s",
