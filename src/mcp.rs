@@ -20,6 +20,7 @@ mod listing;
 mod message;
 pub mod oauth;
 mod oauth_client;
+mod offer_tool;
 mod offers;
 mod outcome;
 mod ports;
