@@ -7,8 +7,6 @@ import { eventId, type Event, type MessageOptions, type NewPart, type Problem, t
 const PING_MS = 20_000;
 /** Silence after which a connection counts as lost. */
 const SILENCE_MS = 45_000;
-/** The close code after which the session no longer exists. */
-const DELETED = 1001;
 
 type Frame = Event | { type: "accepted"; answer: Receipt } | { type: "error"; problem: Problem };
 
@@ -94,7 +92,7 @@ export class Socket implements AsyncIterable<Event> {
     const { signal } = this.#stop;
     try {
       for (let failures = 1; ; failures++) {
-        // Also reports an unknown session or key, which a failed WebSocket does not.
+        // Also reports an unknown or deleted session and an invalid key, which a WebSocket that fails or closes does not.
         const path = `/v1/sessions/${segment(this.#session)}`;
         const { last_seq } = await this.#transport.json<SessionData>("GET", path, { signal });
         this.#last ??= String(last_seq);
@@ -111,7 +109,7 @@ export class Socket implements AsyncIterable<Event> {
 
   /** Opens a connection and reads it until it closes. Returns whether it was open. */
   #connect(path: string): Promise<boolean> {
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve) => {
       const { signal } = this.#stop;
       const socket = (this.#socket = new WebSocket(this.#transport.url.replace(/^http/, "ws") + path));
       let hasOpened = false;
@@ -121,14 +119,13 @@ export class Socket implements AsyncIterable<Event> {
         if (Date.now() - heard > SILENCE_MS) ended();
         else if (socket.readyState === WebSocket.OPEN) socket.send("ping");
       }, PING_MS);
-      const ended = (code?: number) => {
+      const ended = () => {
         clearInterval(ping);
         signal.removeEventListener("abort", close);
         socket.onmessage = socket.onclose = socket.onerror = null;
         socket.close();
         if (this.#commands[0]?.isSent) this.#commands.shift()!.reject(lost());
-        if (code === DELETED) reject(new EdgeHarnessError({ code: "not_found", status: 404, detail: "the session was deleted" }));
-        else resolve(hasOpened);
+        resolve(hasOpened);
       };
       signal.addEventListener("abort", close);
       socket.onopen = () => {
@@ -139,8 +136,7 @@ export class Socket implements AsyncIterable<Event> {
         heard = Date.now();
         if (data !== "pong") this.#receive(JSON.parse(data as string) as Frame);
       };
-      socket.onclose = ({ code }) => ended(code);
-      socket.onerror = () => ended();
+      socket.onclose = socket.onerror = ended;
     });
   }
 
