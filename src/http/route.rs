@@ -76,6 +76,8 @@ pub struct Route {
     pub write_problem: WriteProblem,
     /// Whether the response to a request without a valid credential names the metadata of `oauth.rs`.
     pub names_provider: bool,
+    /// Whether the scope `read` is enough for some requests of the route. Its handler checks the scope of the others.
+    pub serves_readers: bool,
     /// Whether a `?ticket=` is accepted in place of a key.
     pub accepts_ticket: bool,
     /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
@@ -98,6 +100,7 @@ impl Route {
             handler,
             write_problem: response::problem,
             names_provider: false,
+            serves_readers: false,
             accepts_ticket: false,
             once: false,
             creates_session: false,
@@ -115,6 +118,12 @@ impl Route {
     /// Names the metadata with which a client finds the identity provider.
     pub const fn names_provider(mut self) -> Self {
         self.names_provider = true;
+        self
+    }
+
+    /// Also serves callers with the scope `read`, as far as the handler allows it.
+    pub const fn serves_readers(mut self) -> Self {
+        self.serves_readers = true;
         self
     }
 

@@ -105,8 +105,8 @@ pub static ROUTES: &[Route] = &[
     about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),
     Route::new(GET, "/.well-known/agent-card.json", Handler::Public(run!(a2a::of_deployment))),
     Route::new(GET, "/a2a/{agent}/.well-known/agent-card.json", Handler::Public(run!(a2a::of_agent))),
-    split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
-    split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)),
+    split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)).serves_readers(),
+    split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)).serves_readers(),
     face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
     split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)).names_provider(),
     Route::new(

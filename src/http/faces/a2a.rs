@@ -33,7 +33,7 @@ use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
 use crate::session::hub::{ByteReceiver, Projection};
-use crate::types::{ErrorCode, Problem, SessionId, Timestamp, TurnId};
+use crate::types::{ErrorCode, Problem, Scope, SessionId, Timestamp, TurnId};
 use futures::{
     FutureExt, TryStreamExt,
     future::{LocalBoxFuture, ready},
@@ -92,6 +92,10 @@ pub async fn at_gateway(call: &TenantCall<'_>) -> Result<Split, Problem> {
 /// Responds to a request that concerns no session, or more than one.
 async fn served_here(call: &TenantCall<'_>) -> Result<Option<Response>, Fault> {
     let asked = Asked::read(call.request)?;
+    if !asked.method.only_reads() && !call.caller.scopes.allow(Scope::Chat) {
+        let problem = Problem::new(ErrorCode::MissingScope, "this method needs the scope chat");
+        return Err(Fault::of(problem, asked.id));
+    }
     if !call.gateway.config.push_notifications && concerns_push(&asked)? {
         return Err(push::not_enabled(&asked.id));
     }

@@ -31,6 +31,13 @@ pub(super) enum Method {
     DeletePush,
 }
 
+impl Method {
+    /// Returns whether it changes nothing.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Self::Get | Self::List | Self::Subscribe | Self::GetPush | Self::ListPush)
+    }
+}
+
 /// A request.
 pub(super) struct Asked {
     pub id: Value,
