@@ -56,6 +56,11 @@ fn a_request_goes_to_its_session_or_to_a_new_one() {
     let mut result = plain.clone();
     result["messages"] = json!([{"role": "tool", "tool_call_id": "call_1.x.ses_3", "content": "7"}]);
     assert_eq!(sent(&[], &result), "ses_3");
+    // Ids of other servers may have dots.
+    for id in ["functions.look:0", "a.b"] {
+        result["messages"][0]["tool_call_id"] = id.into();
+        assert!(sent(&[], &result).starts_with("ses_"), "{id}");
+    }
     assert_ne!(sent(&[], &plain), sent(&[], &plain));
     let key = [("idempotency-key", "k")];
     assert_eq!(sent(&key, &plain), sent(&key, &plain));
@@ -247,6 +252,55 @@ fn an_agent_has_a_card() {
         (&json!("other"), &json!("http://localhost:8787/a2a/other"))
     );
     assert_eq!(stage.answer(get("/a2a/missing/.well-known/agent-card.json")).status, 404);
+}
+
+#[test]
+fn the_card_of_an_agent_of_a_tenant_needs_a_credential_of_the_tenant() {
+    let stage = Stage::new();
+    let keys = ["acme", "globex"].map(|tenant| {
+        stage.tenant(tenant, Value::Null);
+        stage.key(tenant, json!({"scopes": ["chat", "read", "admin"]})).1
+    });
+    let definition = json!({"instructions": "Be brief."});
+    let stored = stage.answer(request("PUT", "/v1/agents/support").bearer(&keys[0]).json(&definition));
+    assert_eq!(stored.status, 201);
+    let card = || get("/a2a/support/.well-known/agent-card.json").header("host", "agents.example");
+    let own = stage.answer(card().bearer(&keys[0]));
+    assert_eq!((own.status, &own.body["name"]), (200, &json!("support")));
+    assert_eq!(own.header("cache-control"), Some("private, max-age=300"));
+    assert_eq!(stage.answer(card()).status, 404);
+    assert_eq!(stage.answer(card().bearer(&keys[1])).status, 404);
+    assert_eq!(stage.answer(card().bearer("wrong")).status, 401);
+}
+
+#[test]
+fn a_key_that_may_read_reads_tasks() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let [reader, sender, approver] =
+        ["read", "chat", "approve"].map(|scope| stage.key("acme", json!({"scopes": [scope]})).1);
+    let ask = |key: &str, method: &str, params: Value| {
+        post("/a2a").bearer(key).header("a2a-version", "1.0").json(&a2a(method, params))
+    };
+    let task = json!({"id": "trn_1.s1"});
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]});
+    for method in ["GetTask", "SubscribeToTask"] {
+        for key in [&reader, &sender] {
+            assert_eq!(&*stage.forward(ask(key, method, task.clone())).session, "s1", "{method}");
+        }
+    }
+    assert_eq!(stage.answer(ask(&reader, "ListTasks", json!({}))).status, 200);
+    stage.forward(ask(&sender, "SendMessage", json!({ "message": message })));
+    for (key, method, params) in [
+        (&reader, "SendMessage", json!({ "message": message })),
+        (&reader, "SendStreamingMessage", json!({ "message": message })),
+        (&reader, "CancelTask", task.clone()),
+        (&approver, "GetTask", task.clone()),
+    ] {
+        let refused = stage.answer(ask(key, method, params));
+        let code = &refused.body["error"]["data"][0]["metadata"]["code"];
+        assert_eq!((refused.status, code), (403, &json!("missing_scope")), "{method}");
+    }
 }
 
 #[test]
