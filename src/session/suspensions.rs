@@ -220,6 +220,17 @@ impl Session {
         Ok(None)
     }
 
+    /// Returns the decisions and answers since a turn last began to wait.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn resolved_since_wait(&self, turn: &TurnId) -> Result<Vec<EventKind>, StoreError> {
+        let kinds = &["turn.waiting", "approval.decided", "answer.given"];
+        let select = Select { turn: Some(turn), kinds, newest_first: true, ..Select::default() };
+        let kinds = self.records(select).map(|record| record.map(|record| record.kind));
+        kinds.take_while(|kind| !matches!(kind, Ok(EventKind::TurnWaiting { .. }))).collect()
+    }
+
     /// Returns whether a turn waits for a person or a client, and not only for running subagents.
     pub fn is_waiting(&self, turn: &TurnId) -> bool {
         let state = self.state();

@@ -36,6 +36,12 @@ pub trait TurnFormat {
     /// many waits.
     fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection>;
 
+    /// Returns the projection of what a turn still waits for, after this many of the calls of its last wait were decided or
+    /// answered.
+    fn still_waiting(&self, turn: &TurnId, _resolved: usize) -> Box<dyn Projection> {
+        self.projection(turn)
+    }
+
     /// Builds the response. `written` is what the projection writes.
     fn respond<'a>(
         &'a self,
@@ -103,7 +109,16 @@ impl TurnSubscription {
             }
             ResponseMode::Face(format) => {
                 let (listener, stream) = Listener::new(interest(), call.principal);
-                listen(listener.projected(format.projection(turn)));
+                let mut projection = format.projection(turn);
+                let is_behind = session.current_turn().is_some_and(|current| current != *turn);
+                let mut queued = Vec::new();
+                if is_behind {
+                    projection.queue(&mut queued);
+                }
+                if !queued.is_empty() {
+                    listener.send(queued.into());
+                }
+                listen(listener.projected(projection));
                 Source::face(session, turn, stream, format)
             }
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
@@ -144,7 +159,8 @@ impl TurnSubscription {
         let kind = EventKind::TurnWaiting { pending: session.pending()? };
         let record = Record { seq: session.last_seq(), at: call.host.now(), turn: Some(turn.clone()), kind };
         let encoded = encoded(&record)?;
-        listener.projected(format.projection(turn)).write(&Frame::record(Rc::new(record), encoded));
+        let projection = format.still_waiting(turn, session.resolved_since_wait(turn)?.len());
+        listener.projected(projection).write(&Frame::record(Rc::new(record), encoded));
         Ok(Self { turn: turn.clone(), source: Source::face(session, turn, stream, format) })
     }
 

@@ -75,6 +75,11 @@ impl Projection for Writer {
         }
     }
 
+    fn queue(&mut self, out: &mut Vec<u8>) {
+        self.has_begun = true;
+        self.send(&json!({"task": self.task.view(None, true)}), out);
+    }
+
     fn is_last(&self, _frame: &Frame) -> bool {
         self.has_ended
     }
