@@ -258,13 +258,13 @@ impl Session {
     }
 
     /// Returns the newest messages of the conversation, oldest first: at most `limit`, and no further ones once their records
-    /// exceed `bytes`. They begin with a message of the user, and lack what the agent has done in `turn`.
+    /// exceed `bytes`. They begin with a message of the user, and lack what the agent has done in `turn`, if it is given.
     ///
     /// # Errors
     /// If the store fails.
     pub fn newest_messages(
         &self,
-        turn: &TurnId,
+        turn: Option<&TurnId>,
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Rc<Message>>, StoreError> {
@@ -278,7 +278,7 @@ impl Session {
                 EventKind::TurnStarted { message } | EventKind::MessageCompleted { message }
                     if message.role == Role::User
             );
-            if record.turn.as_ref() == Some(turn) && !is_of_user {
+            if turn.is_some() && record.turn.as_ref() == turn && !is_of_user {
                 continue;
             }
             size += stored.json.len();

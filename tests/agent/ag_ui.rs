@@ -41,6 +41,10 @@ fn user(text: &str) -> Value {
     json!({"id": "u", "role": "user", "content": text})
 }
 
+fn assistant() -> Value {
+    json!({"id": "a", "role": "assistant", "content": ""})
+}
+
 fn kinds(events: &[Value]) -> Vec<&str> {
     let mut kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     kinds.dedup();
@@ -99,7 +103,7 @@ fn an_approval_is_an_interrupt() {
         assert_eq!((&interrupt["reason"], &interrupt["toolCallId"]), (&json!("approval"), &json!("c1")));
         let mut entry = resume.clone();
         entry["interruptId"] = interrupt["id"].clone();
-        let second = run(&stage, &json!({"messages": [user("write")], "resume": [entry]}));
+        let second = run(&stage, &json!({"messages": [user("write"), assistant()], "resume": [entry]}));
         assert_eq!((kinds(&second)[1], text_of(&second)), ("TOOL_CALL_RESULT", "Done".to_owned()));
         let content = second[1]["content"].as_str().unwrap();
         assert!(result == "written" || content.contains(result), "{content}");
@@ -125,8 +129,10 @@ fn the_client_runs_its_tools_and_answers_questions() {
     let first = run(&stage, &json!({"messages": [user("look")], "tools": tools}));
     assert_eq!(outcome(&first), &json!({"type": "success", "pendingToolCallIds": ["c1", "c2"]}));
     let result = |id: &str, text: &str| json!({"id": id, "role": "tool", "toolCallId": id, "content": text});
-    let messages = json!([user("look"), result("c1", "sun"), result("c2", "fog")]);
-    assert_eq!(text_of(&run(&stage, &json!({"messages": messages, "tools": tools}))), "Done");
+    let messages = json!([user("look"), assistant(), result("c1", "sun"), result("c2", "fog")]);
+    let second = run(&stage, &json!({"messages": messages, "tools": tools}));
+    assert_eq!(text_of(&second), "Done");
+    assert!(!kinds(&second).contains(&"TOOL_CALL_RESULT"), "the client has the results");
     let results: Vec<_> = models.requests()[1]
         .messages
         .iter()
@@ -187,9 +193,31 @@ fn a_client_that_returns_follows_the_run_from_its_start() {
     assert_eq!(contents, [&json!("/say hi"), &json!("hi"), &json!("/slow 100 9")]);
     assert!(text_of(&events).starts_with(&text_of(&before)));
     assert_eq!(text_of(&events).split_whitespace().count(), 9);
+    // An idle thread.
+    send(&stage, "PATCH /v1/sessions/s", &json!({"state": {"color": "red"}})).unwrap();
+    let idle = run(&stage, &json!({}));
+    assert_eq!(kinds(&idle), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT", "RUN_FINISHED"]);
+    assert_eq!(idle[1]["messages"].as_array().unwrap().len(), 4);
+    assert_eq!(outcome(&idle), &json!({"type": "success"}));
     let nothing = json!({"threadId": "s", "runId": "r", "messages": []});
-    let problem = send(&stage, "POST /ag-ui", &nothing).map(drop).unwrap_err();
+    let problem = send(&Stage::demo(), "POST /ag-ui", &nothing).map(drop).unwrap_err();
     assert_eq!(problem.errors[0].pointer, "/messages");
+}
+
+#[test]
+fn a_page_that_is_loaded_again_sees_what_a_turn_waits_for() {
+    let calls = || vec![Part::text("Look."), call("c1", "ask_user", json!({"question": "Tea?"}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let first = run(&stage, &json!({"messages": [user("ask")]}));
+    stage.crash();
+    let again = run(&stage, &json!({}));
+    assert_eq!(kinds(&again), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
+    assert_eq!(outcome(&again), outcome(&first));
+    let messages = &again[1]["messages"];
+    assert_eq!((&messages[0]["content"], &messages[1]["content"]), (&json!("ask"), &json!("Look.")));
+    assert_eq!(messages[1]["toolCalls"][0]["id"], "c1");
+    let entry = json!({"interruptId": "c1", "status": "resolved", "payload": "Yes"});
+    assert_eq!(text_of(&run(&stage, &json!({"messages": messages, "resume": [entry]}))), "Done");
 }
 
 #[test]

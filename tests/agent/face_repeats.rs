@@ -290,7 +290,7 @@ fn a_repeated_decision_of_a_wait_shows_what_is_left() {
     };
     let approves = |id: &str| {
         let entry = json!({"interruptId": id, "status": "resolved", "payload": {"approved": true}});
-        json!({"threadId": "s", "runId": "r", "messages": [user("x")], "resume": [entry]})
+        json!({"threadId": "s", "runId": "r", "messages": [user("x"), {"role": "assistant"}], "resume": [entry]})
     };
     run(json!({"threadId": "s", "runId": "r", "messages": [user("x")]}));
     let left = (json!("interrupt"), vec![json!("c2")]);
@@ -453,7 +453,8 @@ fn a_canceled_plan_is_rejected() {
     let stage = stage.with_modes(Config::default().agent.modes);
     events_of(&stage, AG_UI, &[], &json!({"threadId": "s", "runId": "r", "messages": [user("x")]}));
     let entry = json!({"interruptId": "p2", "status": "cancelled"});
-    let body = json!({"threadId": "s", "runId": "r", "messages": [user("x")], "resume": [entry]});
+    let messages = json!([user("x"), {"role": "assistant"}]);
+    let body = json!({"threadId": "s", "runId": "r", "messages": messages, "resume": [entry]});
     let events = events_of(&stage, AG_UI, &[], &body);
     assert_eq!(events.last().unwrap()["outcome"]["type"], "success");
 }

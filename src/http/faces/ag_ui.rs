@@ -5,8 +5,7 @@ mod writer;
 
 use self::request::{Asked, RunInput};
 use self::writer::Writer;
-use super::children::flattened;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, waiting};
 use crate::agent::SessionHost;
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -21,7 +20,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Projection},
 };
-use crate::types::{Part, Problem, Role, SessionStatus, TurnId};
+use crate::types::{CallId, Part, Problem, Role, TurnId};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -51,30 +50,34 @@ struct Run {
     thread: String,
     run: String,
     host: Weak<SessionHost>,
-    /// The messages before the turn, for a client that follows the run from its start.
+    /// The messages so far, for a client that has no new message.
     snapshot: Cell<Option<Value>>,
+    /// The calls whose results the client has in its messages.
+    answered: Vec<CallId>,
 }
 
 impl Run {
-    fn writer(&self, waits: u32, snapshot: Option<Value>) -> Box<dyn Projection> {
+    fn writer(&self, waits: u32) -> Writer {
         // The host holds the reader's stream, which holds this.
         let host = Weak::clone(&self.host);
         let read_state = move || {
             let session = host.upgrade().and_then(|host| host.open().ok().flatten());
             session.map(|session| session.state().meta.state.clone()).unwrap_or_default()
         };
-        let (thread, run) = (self.thread.clone(), self.run.clone());
-        Box::new(Writer::new(thread, run, Box::new(read_state), waits, snapshot))
+        let (thread, run, snapshot) = (self.thread.clone(), self.run.clone(), self.snapshot.take());
+        let mut writer = Writer::new(thread, run, Box::new(read_state), waits, snapshot);
+        writer.answered.clone_from(&self.answered);
+        writer
     }
 }
 
 impl TurnFormat for Run {
     fn projection(&self, _turn: &TurnId) -> Box<dyn Projection> {
-        self.writer(0, None)
+        Box::new(self.writer(0))
     }
 
     fn replay(&self, _turn: &TurnId, waits: u32) -> Box<dyn Projection> {
-        self.writer(waits, self.snapshot.take())
+        Box::new(self.writer(waits))
     }
 
     fn respond<'a>(
@@ -87,38 +90,37 @@ impl TurnFormat for Run {
 }
 
 /// `POST /ag-ui`: posts the last message of the user, continues after an interrupt or the calls of the client's tools, or
-/// follows the running turn.
+/// follows the thread as it is: the running turn, or what a turn waits for.
 pub async fn run(call: &Call<'_>) -> Result<Response, Problem> {
     let input: RunInput = body::json(call.request)?;
     let (agent, user) = (input.agent(), call.named_user(input.user())?);
     let session = call.find(user.as_deref())?;
-    let pending = session.map(|session| session.pending()).transpose()?.unwrap_or_default();
-    let pending = flattened(&pending);
-    let run = Run {
-        thread: input.thread_id.clone(),
-        run: input.run_id.clone(),
-        host: Rc::downgrade(call.host),
-        snapshot: Cell::default(),
-    };
-    let Asked { transcript, new, message } = input.read(call.principal.user.is_none(), &pending)?;
+    let pending = session.map(|session| waiting(session)).transpose()?.unwrap_or_default();
+    let (thread, run, host) = (input.thread_id.clone(), input.run_id.clone(), Rc::downgrade(call.host));
+    let Asked { transcript, new, message, answered } = input.read(call.principal.user.is_none(), &pending)?;
+    let run = Run { thread, run, host, snapshot: Cell::default(), answered };
     if let Some(new) = new {
         let exchange = Exchange { user, agent, model: None, is_ephemeral: false };
         return exchange.run(call, transcript, new, message, "", Rc::new(run)).await;
     }
-    let turn = session.and_then(|session| {
-        let turn = session.current_turn();
-        turn.filter(|_| session.state().status() == SessionStatus::Running).map(|turn| (session, turn))
-    });
-    let Some((session, turn)) = turn else {
+    let Some(session) = session else {
         let detail = "expected a message of the user, a result of a tool, or an entry in `resume`";
         return Err(Problem::field("/messages", detail));
     };
-    let run = Run { snapshot: Some(messages_before(session, &turn)?).into(), ..run };
+    let turn = session.current_turn();
+    // A running turn is sent from its start.
+    let sent = turn.as_ref().filter(|turn| !session.is_waiting(turn));
+    let run = Run { snapshot: Some(messages(session, sent)?).into(), ..run };
+    let Some(turn) = turn else {
+        let mut events = Vec::new();
+        run.writer(0).write_idle(&mut events);
+        return Ok(feed::of_bytes(call, events));
+    };
     TurnSubscription::current(call, session, &turn, Rc::new(run))?.respond(session).await
 }
 
-/// Returns the newest messages of the conversation up to the message that started the turn.
-fn messages_before(session: &Session, turn: &TurnId) -> Result<Value, Problem> {
+/// Returns the newest messages of the conversation; of this turn only the message that started it.
+fn messages(session: &Session, turn: Option<&TurnId>) -> Result<Value, Problem> {
     let messages = session.newest_messages(turn, MAX_SNAPSHOT, MAX_SNAPSHOT_BYTES)?;
     let shown = messages.into_iter().map(|message| match message.role {
         Role::User => json!({"id": message.id, "role": "user", "content": message.prompt_text()}),

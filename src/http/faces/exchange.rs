@@ -1,6 +1,6 @@
 //! Runs what is new in a request of a client, in its session.
 
-use super::children::ChildCall;
+use super::children::{ChildCall, flattened};
 use super::transcript::Transcript;
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::response::Response;
@@ -13,6 +13,10 @@ use crate::types::{CallId, Decision, FieldError, Pending, Problem};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use std::rc::Rc;
+
+/// The detail of the problem of a request with a message next to results of calls that wait.
+pub(super) const SEPARATE: &str =
+    "the results of calls that wait and a message are two requests: send the results first, then the message";
 
 /// The new messages of a request.
 pub(super) enum New {
@@ -97,6 +101,14 @@ impl CallResult {
         };
         subscription.respond(session).await.map(Some)
     }
+}
+
+/// Returns the calls that wait in a session.
+///
+/// # Errors
+/// A failed store.
+pub(super) fn waiting(session: &Session) -> Result<Vec<Pending>, Problem> {
+    Ok(flattened(&session.pending()?))
 }
 
 fn decision(approves: bool) -> Decision {

@@ -31,6 +31,13 @@ pub fn response(stream: ByteReceiver, content_type: &str) -> Response {
         .with("x-accel-buffering", "no")
 }
 
+/// Builds a response that streams these events of another protocol, and ends.
+pub fn of_bytes(call: &Call<'_>, events: Vec<u8>) -> Response {
+    let (listener, stream) = Listener::new(Interest::default(), call.principal);
+    listener.send(events.into());
+    response(stream, "text/event-stream")
+}
+
 /// Streams the events after `cursor` as SSE, until `interest` ends.
 pub(super) fn sse(
     call: &Call<'_>,

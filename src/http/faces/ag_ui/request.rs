@@ -1,10 +1,10 @@
 //! The input of an AG-UI run. Unknown fields are ignored.
 
-use super::super::exchange::{CallResult, Given, New, attachment};
+use super::super::exchange::{CallResult, Given, New, SEPARATE, attachment};
 use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
-use crate::types::{Category, Effect, NO_ANSWER, Pending, Problem, WaitKind};
+use crate::types::{CallId, Category, Effect, NO_ANSWER, Pending, Problem, WaitKind};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -135,6 +135,8 @@ pub(super) struct Asked {
     /// What is new; `None` if the client only wants to follow the run.
     pub new: Option<New>,
     pub message: MessageBody,
+    /// The calls whose results the client has in its messages.
+    pub answered: Vec<CallId>,
 }
 
 impl RunInput {
@@ -152,7 +154,8 @@ impl RunInput {
     /// are part of the user's message.
     ///
     /// # Errors
-    /// `validation_failed` for malformed messages, and for entries of `resume` that decide nothing.
+    /// `validation_failed` for malformed messages, for a message of the user next to results, and for entries of `resume`
+    /// that decide nothing.
     pub fn read(self, may_instruct: bool, pending: &[Pending]) -> Result<Asked, Problem> {
         let mut results = Vec::new();
         for (index, entry) in self.resume.into_iter().enumerate() {
@@ -176,16 +179,26 @@ impl RunInput {
                 message => messages.push((index, message)),
             }
         }
-        while let Some((_, Message::Tool { tool_call_id, .. })) = messages.last()
-            && let Some(call) = pending.iter().find(|call| *call.call_id == **tool_call_id)
-        {
-            let id = call.call_id.to_string();
-            if let Some((_, Message::Tool { content, error, .. })) = messages.pop() {
-                let given = || CallAnswer::Answer(Value::String(content.text_with_files()));
-                let text = error.is_none().then(given);
-                let answer = text.unwrap_or_else(|| CallAnswer::Failure(error.unwrap_or_default()));
-                results.push(CallResult { id, given: Given::Answer(answer) });
+        let of_assistant = |(_, message): &(usize, Message)| matches!(message, Message::Assistant { .. });
+        let newest = messages.iter().rposition(of_assistant).map_or(0, |index| index + 1);
+        let mut answered = Vec::new();
+        for (_, message) in &messages[newest..] {
+            if let Message::Tool { content, tool_call_id, error } = message
+                && let Some(call) = pending.iter().find(|call| *call.call_id == **tool_call_id)
+            {
+                let answer = match error {
+                    Some(error) => CallAnswer::Failure(error.clone()),
+                    None => CallAnswer::Answer(Value::String(content.text_with_files())),
+                };
+                answered.push(call.call_id.clone());
+                results.push(CallResult { id: tool_call_id.clone(), given: Given::Answer(answer) });
             }
+        }
+        let is_user = |(_, message): &&(usize, Message)| matches!(message, Message::User { .. });
+        if let Some((index, _)) = messages[newest..].iter().find(is_user)
+            && !results.is_empty()
+        {
+            return Err(Problem::field(format!("/messages/{index}"), SEPARATE));
         }
         let tools = self.tools.into_iter().map(|tool| Declared {
             name: tool.name,
@@ -197,7 +210,6 @@ impl RunInput {
         });
         let mut body = MessageBody { client_tools: tools.collect(), ..MessageBody::default() };
         let new = if results.is_empty() {
-            let is_user = |(_, message): &&(usize, Message)| matches!(message, Message::User { .. });
             let count = messages.iter().rev().take_while(is_user).count();
             let (mut texts, mut files) = (Vec::new(), Vec::new());
             for (index, message) in messages.split_off(messages.len() - count) {
@@ -215,10 +227,9 @@ impl RunInput {
             body.content = Some(texts.join("\n\n"));
             (count > 0).then_some(New::Message(files))
         } else {
-            results.reverse();
             Some(New::Results(results))
         };
-        Ok(Asked { transcript: transcript(messages), new, message: body })
+        Ok(Asked { transcript: transcript(messages), new, message: body, answered })
     }
 }
 

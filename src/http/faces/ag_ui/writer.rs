@@ -21,6 +21,8 @@ pub(super) struct Writer {
     run: String,
     /// The messages before the turn, for a client that follows a run from its start.
     snapshot: Option<Value>,
+    /// The calls whose results the client has in its messages.
+    pub answered: Vec<CallId>,
     /// How often the turn has waited before; the run does not end there.
     earlier_waits: u32,
     /// Whether the client has the turn up to the last of these waits.
@@ -56,6 +58,7 @@ impl Writer {
             run,
             is_continued: snapshot.is_none(),
             snapshot,
+            answered: Vec::new(),
             earlier_waits,
             read_state,
             state: Map::new(),
@@ -66,6 +69,12 @@ impl Writer {
             usage: Usage::default(),
             model: None,
         }
+    }
+
+    /// Writes a run in which nothing happens.
+    pub fn write_idle(&mut self, out: &mut Vec<u8>) {
+        self.begin(out);
+        self.finish(&json!({"type": "success"}), out);
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -272,6 +281,8 @@ impl Projection for Writer {
             EventKind::ToolStarted { message, call_id, name, args, .. } => {
                 self.call(Some(message), call_id, name, args, out);
             }
+            // The client would show it twice.
+            EventKind::ToolCompleted { call_id, .. } if self.answered.contains(call_id) => {}
             EventKind::ToolCompleted { call_id, outcome, .. } => {
                 let result = json!({
                     "type": "TOOL_CALL_RESULT", "messageId": format!("result-{call_id}"), "toolCallId": call_id,
@@ -303,6 +314,10 @@ impl Projection for Writer {
             }
             _ => {}
         }
+    }
+
+    fn queue(&mut self, out: &mut Vec<u8>) {
+        self.begin(out);
     }
 
     fn is_last(&self, _frame: &Frame) -> bool {
