@@ -2,7 +2,7 @@
 //! ignored.
 
 use super::super::children::ChildCall;
-use super::super::exchange::{CallResult, Given, New, attachment, media_type};
+use super::super::exchange::{CallResult, Given, New, SEPARATE, attachment, media_type};
 use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::{external_tool::Declared, host::suspensions::CallAnswer};
 use crate::http::session::message::MessageBody;
@@ -118,7 +118,8 @@ impl ChatRequest {
     /// answers in the last message of the assistant to calls that wait. `waits` returns what a call waits for.
     ///
     /// # Errors
-    /// `validation_failed` for a request without a message.
+    /// `validation_failed` for a request without a message, and for a message of the user after results that were not
+    /// sent.
     pub fn read(self, waits: impl Fn(&CallId) -> Option<WaitKind>) -> Result<Asked, Problem> {
         let mut messages = self.messages;
         messages.extend(self.message);
@@ -129,6 +130,10 @@ impl ChatRequest {
         let (mut decided, mut answered) = (Vec::new(), Vec::new());
         let (new, message) = match last.role {
             UiRole::User => {
+                let before = messages.last().filter(|message| message.role == UiRole::Assistant);
+                if before.is_some_and(|before| !before.results(waits).is_empty()) {
+                    return Err(Problem::field(at, SEPARATE));
+                }
                 let body = MessageBody {
                     content: Some(last.text()),
                     client_tools: self.client_tools,
