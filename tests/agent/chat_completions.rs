@@ -203,6 +203,8 @@ fn a_client_runs_its_own_tools_and_the_turn_continues() {
                     assert!(done);
                     let calls =
                         chunks.iter().find_map(|chunk| chunk["choices"][0]["delta"].get("tool_calls"));
+                    let last = &chunks.last().unwrap()["choices"][0];
+                    assert_eq!((&last["delta"], &last["finish_reason"]), (&json!({}), &json!("tool_calls")));
                     (text_of(&chunks), reasons(&chunks).join(","), calls.unwrap().clone())
                 }
                 false => {

@@ -25,6 +25,7 @@ mod erasure;
 mod eviction;
 mod face_children;
 mod face_repeats;
+mod face_results;
 mod fallback;
 mod files;
 mod find_tools;

@@ -66,6 +66,32 @@ test("a card, text, and a second message in the same context", async () => {
   assert.deepEqual([tasks.map(texts), totalSize], [[["Again"], ["Hello"]], 2]);
 });
 
+test("the card of an agent of the tenant, with a key", async () => {
+  const name = `card-${randomUUID().slice(0, 8)}`;
+  const stored = await native(`/v1/agents/${name}`, { method: "PUT", body: JSON.stringify({ instructions: "Be brief." }) });
+  assert.equal(stored.status, 201);
+  const card = `/a2a/${name}/.well-known/agent-card.json`;
+  assert.equal((await (await native(card)).json()).name, name);
+  assert.equal((await fetch(`${url}${card}`)).status, 404);
+  await native(`/v1/agents/${name}`, { method: "DELETE" });
+});
+
+test("a message to a busy context is a task at once", async () => {
+  const running = await client.sendMessage(says("/slow 50 900", {}, { returnImmediately: true }));
+  const { contextId } = running;
+  const states = [];
+  for await (const { payload } of client.sendMessageStream(says("/say Later", { contextId }))) {
+    if (payload.$case === "task") {
+      states.push(payload.value.status.state);
+      assert.ok(payload.value.id);
+      await client.cancelTask({ id: running.id, tenant: "", metadata: undefined });
+    } else if (payload.$case === "statusUpdate") states.push(payload.value.status.state);
+  }
+  assert.deepEqual(states, [
+    TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED,
+  ]);
+});
+
 test("the tasks of all contexts", async () => {
   const made = [];
   for (const text of ["/say One", "/say Two"]) made.push((await client.sendMessage(says(text))).id);

@@ -72,6 +72,35 @@ test("a tool of the client", async () => {
   }
   await say(own, null, { tools });
   assert.match(text(last(own)), /sunny[\s\S]*sunny/);
+  assert.equal(own.messages.filter((message) => message.role === "tool").length, 2, "each result once");
+});
+
+test("a page that is loaded again sees an interrupt, and the messages of an idle thread", async () => {
+  const first = agent();
+  await say(first, '/tool ask_user {"question": "Tea?"}');
+  const [{ id }] = first.pendingInterrupts;
+  const second = agent({ threadId: first.threadId });
+  await say(second, null);
+  assert.deepEqual(second.pendingInterrupts.map((interrupt) => interrupt.id), [id]);
+  assert.ok(second.messages.some((message) => message.toolCalls?.[0].id === id));
+  await say(second, null, { resume: [{ interruptId: id, status: "resolved", payload: "With milk" }] });
+  assert.match(text(last(second)), /With milk/);
+  const third = agent({ threadId: first.threadId });
+  const events = await say(third, null);
+  assert.deepEqual(kinds(events), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
+  assert.equal(text(last(third)), text(last(second)));
+});
+
+test("a message next to results is refused", async () => {
+  const own = agent();
+  const tools = [{ name: "weather", description: "Returns the weather.", parameters: { type: "object", properties: {} } }];
+  const events = await say(own, '/tool weather {"city": "Bern"}', { tools });
+  const [toolCallId] = events.at(-1).outcome.pendingToolCallIds;
+  own.addMessage({ id: randomUUID(), role: "tool", toolCallId, content: "sunny" });
+  await assert.rejects(say(own, "/say Next", { tools }), /422/);
+  own.setMessages(own.messages.slice(0, -1));
+  await say(own, null, { tools });
+  assert.match(text(last(own)), /sunny/);
 });
 
 test("the state of the session", async () => {

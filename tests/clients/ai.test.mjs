@@ -115,6 +115,19 @@ test("a question is answered like a tool of the page", async () => {
   assert.deepEqual([errors, own.messages.length], [[], 2]);
 });
 
+test("a message after an answer that was not sent is refused, and the answer can be sent", async () => {
+  const { chat: own, errors } = chat();
+  await own.sendMessage({ text: '/tool ask_user {"question": "Tea?"}' });
+  const question = own.lastMessage.parts.find((part) => part.type === "data-question");
+  await own.addToolOutput({ tool: "ask_user", toolCallId: question.data.callId, output: "With milk" });
+  const answered = [...own.messages];
+  await own.sendMessage({ text: "/say Next" });
+  assert.match(String(errors), /send the results first/);
+  own.messages = answered;
+  await own.sendMessage();
+  assert.match(text(own.lastMessage), /With milk/);
+});
+
 test("a call of a subagent is approved in its own session, and the page continues", async () => {
   const { chat: own, id, errors } = chat();
   await own.sendMessage({ text: "/say hi" });

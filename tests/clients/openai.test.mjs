@@ -115,6 +115,48 @@ test("a tool of the client runs, with and without a session", async () => {
   }
 });
 
+test("a stream reports each call of a tool of the client as done", async () => {
+  const runner = client.chat.completions.stream({
+    ...ask('/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}'),
+    tools: [{ type: "function", function: { name: "weather", parameters: { type: "object", properties: {} } } }],
+  });
+  const done = [];
+  runner.on("tool_calls.function.arguments.done", (call) => done.push([call.index, call.name, JSON.parse(call.arguments)]));
+  const completion = await runner.finalChatCompletion();
+  assert.deepEqual(done, [[0, "weather", { city: "Bern" }], [1, "weather", { city: "Rome" }]]);
+  assert.equal(completion.choices[0].finish_reason, "tool_calls");
+  assert.equal(completion.choices[0].message.tool_calls.length, 2);
+});
+
+test("a message next to results that the server waits for is refused, and the results count later", async () => {
+  const options = named();
+  const tools = [{ type: "function", function: { name: "weather", parameters: { type: "object", properties: {} } } }];
+  const first = ask('/tool weather {"city": "Bern"}');
+  const { choices: [{ message }] } = await client.chat.completions.create({ ...first, tools }, options);
+  const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "sunny" };
+  const messages = [...first.messages, message, result];
+  const both = [...messages, { role: "user", content: "/say Next" }];
+  await assert.rejects(client.chat.completions.create({ model: "default", messages: both, tools }, options), (error) =>
+    error instanceof OpenAI.BadRequestError && error.param === "messages.3" && /send the results first/.test(error.message));
+  const done = await client.chat.completions.create({ model: "default", messages, tools }, options);
+  assert.match(done.choices[0].message.content, /sunny/);
+  const next = await client.chat.completions.create({ model: "default", messages: both, tools }, options);
+  assert.equal(next.choices[0].message.content, "Next");
+});
+
+test("a conversation from elsewhere may end with results", async () => {
+  const call = { id: "functions.look:0", type: "function", function: { name: "look", arguments: "{}" } };
+  const completion = await client.chat.completions.create({
+    model: "default",
+    messages: [
+      { role: "user", content: "Look." },
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: call.id, content: "a tree" },
+    ],
+  });
+  assert.equal(completion.choices[0].finish_reason, "stop");
+});
+
 test("runTools calls the functions of the client", async () => {
   const calls = [];
   const runner = client.chat.completions.runTools({

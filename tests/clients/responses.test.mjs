@@ -73,6 +73,53 @@ test("a tool of the client, stored and not", async () => {
   assert.match(rest.output_text, /sunny/);
 });
 
+test("the results of the client are not output, and next to a message they are refused", async () => {
+  const first = await client.responses.create({ model, input: '/tool weather {"city": "Bern"}', tools: [weather] });
+  const { call_id } = first.output.find((item) => item.type === "function_call");
+  const result = { type: "function_call_output", call_id, output: "sunny" };
+  const message = { role: "user", content: "/say Next" };
+  for (const [input, param] of [[[result, message], "input.1"], [[message, result], "input.0"]]) {
+    await assert.rejects(client.responses.create({ model, input, previous_response_id: first.id }), (error) =>
+      error instanceof OpenAI.BadRequestError && error.param === param);
+  }
+  const second = await client.responses.create({ model, input: [result], previous_response_id: first.id });
+  assert.deepEqual(second.output.map((item) => item.type), ["message"]);
+  assert.deepEqual((await client.responses.retrieve(second.id)).output, second.output);
+});
+
+test("each decision on one of several calls has a response with its own id", async () => {
+  const input = '/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}';
+  const first = await client.responses.create({ model, input, tools: [weather] });
+  const ids = first.output.map((item) => item.call_id);
+  const give = (call_id, previous_response_id) => client.responses.create({
+    model, previous_response_id, input: [{ type: "function_call_output", call_id, output: "sunny" }],
+  });
+  const second = await give(ids[0], first.id);
+  assert.deepEqual(second.output.map((item) => item.call_id), [ids[1]]);
+  const third = await give(ids[1], second.id);
+  assert.match(third.output_text, /sunny/);
+  assert.equal(new Set([first.id, second.id, third.id]).size, 3);
+  for (const response of [second, third]) {
+    assert.deepEqual((await client.responses.retrieve(response.id)).output, response.output);
+  }
+});
+
+test("a message to a busy conversation has an id at once", async () => {
+  const running = await client.responses.create({ model, input: "/slow 50 900", background: true });
+  const stream = await client.responses.create({ model, input: "/say Later", conversation: session(running), stream: true });
+  let created;
+  const kinds = [];
+  for await (const event of stream) {
+    kinds.push(event.type);
+    if (event.type !== "response.created") continue;
+    created = event.response;
+    await client.responses.cancel(running.id);
+  }
+  assert.equal(created.status, "queued");
+  assert.deepEqual([kinds[0], kinds[1], kinds.at(-1)], ["response.created", "response.in_progress", "response.completed"]);
+  assert.equal((await client.responses.retrieve(created.id)).output_text, "Later");
+});
+
 test("an approval", async () => {
   const first = await client.responses.create({ model, input: "/say hi" });
   await native(`/v1/sessions/${session(first)}`, {
@@ -120,6 +167,8 @@ test("errors before and after the first byte", async () => {
   await rejects(client.responses.create({ model: "missing", input: "x" }), OpenAI.NotFoundError);
   await rejects(client.responses.retrieve("resp_none"), OpenAI.NotFoundError);
   await rejects(client.responses.create({ model, input: [] }), OpenAI.BadRequestError);
+  await rejects(client.responses.create({ model, input: "x", background: true, store: false }), (error) =>
+    error instanceof OpenAI.BadRequestError && error.param === "background");
   const failed = await client.responses.create({ model, input: "/fail auth" });
   assert.equal(failed.status, "failed");
   const stream = await client.responses.create({ model, input: "/fail auth", stream: true });

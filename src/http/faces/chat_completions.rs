@@ -5,12 +5,14 @@
 //! the turn is erased afterwards. The ids of calls then end with the id of that session, so that the results of the
 //! client's tools find it.
 
+mod chunk;
 mod request;
 
+use self::chunk::{Chunk, ChunkChoice, Head, MessageDelta};
 use self::request::ChatRequest;
 use super::{
     children::flattened,
-    exchange::{Exchange, named, renamed},
+    exchange::{Exchange, named, renamed, waiting},
     openai::{self, FailedTurn, messages::Conversation},
     sse,
     text::TextOut,
@@ -36,7 +38,6 @@ use futures::{
     future::{LocalBoxFuture, ready},
 };
 use http::StatusCode;
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 
@@ -54,9 +55,9 @@ fn chosen_session(request: &Request, chat: &ChatRequest) -> Option<String> {
 fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
     let chat: ChatRequest = body::json(request)?;
     let chosen = chosen_session(request, &chat);
-    let session = match (chosen.as_deref(), chat.answered_call().and_then(|id| id.rsplit_once('.'))) {
-        (Some(id), _) | (None, Some((_, id))) => Some(session_id(id, "/metadata/session_id")?),
-        (None, None) => None,
+    let session = match chosen.as_deref() {
+        Some(id) => Some(session_id(id, "/metadata/session_id")?),
+        None => chat.answered_call().and_then(openai::session_of_call),
     };
     let agent = chat.agent_and_model().0.map(str::to_owned);
     Ok(Target { session, agent, user: chat.user, ..Target::default() })
@@ -66,9 +67,15 @@ fn target(request: &Request, _params: &Params) -> Result<Target, Problem> {
 pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let request: ChatRequest = body::json(call.request)?;
     let chosen = chosen_session(call.request, &request);
+    let user = call.named_user(request.user.clone())?;
+    let session = call.find(user.as_deref())?;
+    let continued = session.filter(|_| request.answered_call().is_some());
+    let turn = continued.and_then(|session| Some((session, session.current_turn()?)));
+    let part = turn.map_or(Ok(0), |(session, turn)| session.waits(&turn))?;
     let completion = Rc::new(Completion {
         model: request.model.clone(),
         created: call.host.now().0 / 1000,
+        part,
         streams: request.stream,
         includes_usage: request.includes_usage(),
         session: chosen.is_none().then(|| call.session_id.clone()),
@@ -76,8 +83,8 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     });
     let (agent, model) = request.agent_and_model();
     let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
-    let user = call.named_user(request.user.clone())?;
-    let (conversation, message) = request.read(call.principal.user.is_none())?;
+    let waiting = session.map(|session| waiting(session)).transpose()?;
+    let (conversation, message) = request.read(call.principal.user.is_none(), waiting.as_deref())?;
     let Conversation { transcript, new, .. } = conversation;
     let exchange = Exchange { user, agent, model, is_ephemeral: chosen.is_none() };
     let suffix = completion.session.as_ref().map(|session| format!(".{session}")).unwrap_or_default();
@@ -104,6 +111,8 @@ fn with_own_names(problem: Problem) -> Problem {
 struct Completion {
     model: String,
     created: u64,
+    /// How often the turn has waited before the response.
+    part: u32,
     streams: bool,
     includes_usage: bool,
     /// The session, which the ids of calls then end with.
@@ -121,14 +130,11 @@ struct Whole {
     end: Option<Result<Value, FailedTurn>>,
 }
 
-impl TurnFormat for Completion {
-    fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
-        self.replay(turn, 0)
-    }
-
-    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
+impl Completion {
+    /// Returns the writer of the response with this id, before which the turn has waited so often.
+    fn choice(&self, id: String, waits: u32) -> Box<dyn Projection> {
         let head = Head {
-            id: format!("chatcmpl-{turn}"),
+            id,
             object: if self.streams { "chat.completion.chunk" } else { "chat.completion" },
             created: self.created,
             model: self.model.clone(),
@@ -145,6 +151,20 @@ impl TurnFormat for Completion {
             text: TextOut::default(),
             usage: Usage::default(),
         })
+    }
+}
+
+impl TurnFormat for Completion {
+    fn projection(&self, turn: &TurnId) -> Box<dyn Projection> {
+        self.choice(format!("chatcmpl-{turn}-{}", self.part), 0)
+    }
+
+    fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
+        self.choice(format!("chatcmpl-{turn}-{waits}"), waits)
+    }
+
+    fn still_waiting(&self, turn: &TurnId, resolved: usize) -> Box<dyn Projection> {
+        self.choice(format!("chatcmpl-{turn}-{}-{resolved}", self.part), 0)
     }
 
     fn respond<'a>(
@@ -169,46 +189,6 @@ impl TurnFormat for Completion {
         }
         .boxed_local()
     }
-}
-
-/// The fields of a completion and of all its chunks.
-#[derive(Serialize)]
-struct Head {
-    id: String,
-    object: &'static str,
-    created: u64,
-    model: String,
-}
-
-/// A part of the streamed message.
-#[derive(Default, Serialize)]
-struct MessageDelta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<&'a [Value]>,
-}
-
-/// A chunk of a stream.
-#[derive(Serialize)]
-struct Chunk<'a> {
-    #[serde(flatten)]
-    head: &'a Head,
-    choices: &'a [ChunkChoice<'a>],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Value>,
-}
-
-#[derive(Serialize)]
-struct ChunkChoice<'a> {
-    index: usize,
-    delta: MessageDelta<'a>,
-    logprobs: Option<Value>,
-    finish_reason: Option<&'a str>,
 }
 
 /// Writes a turn as the one choice of a completion.
@@ -342,8 +322,12 @@ impl Choice {
         self.has_ended = true;
         let usage = usage(&self.usage);
         if self.streams {
-            let last = MessageDelta { tool_calls: tool_calls.as_deref(), ..MessageDelta::default() };
-            self.chunk(last, Some(reason), out);
+            // In a chunk of their own: the `openai` package ignores calls in the chunk with the reason.
+            if let Some(calls) = tool_calls.as_deref() {
+                let delta = MessageDelta { tool_calls: Some(calls), ..MessageDelta::default() };
+                self.chunk(delta, None, out);
+            }
+            self.chunk(MessageDelta::default(), Some(reason), out);
             if self.includes_usage {
                 sse::write(&Chunk { head: &self.head, choices: &[], usage: Some(usage) }, out);
             }

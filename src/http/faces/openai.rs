@@ -4,7 +4,7 @@ pub(super) mod messages;
 
 use crate::agent::external_tool::Declared;
 use crate::http::response::{self, Response, ResponseExt};
-use crate::types::{Category, Effect, ErrorCode, Problem, TurnError};
+use crate::types::{Category, Effect, ErrorCode, GeneratedId, Problem, SessionId, TurnError};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -36,6 +36,13 @@ impl From<Function> for Declared {
 /// other name is an agent.
 pub(super) fn agent_and_model(name: &str) -> (Option<&str>, Option<&str>) {
     if name.contains('/') { (None, Some(name)) } else { (Some(name), None) }
+}
+
+/// Returns the temporary session with whose id the id of a call ends. Ids of other servers may have dots, too, such as
+/// `functions.look:0`.
+pub(super) fn session_of_call(id: &str) -> Option<SessionId> {
+    let (_, session) = id.rsplit_once('.')?;
+    SessionId::parse(session).filter(|session| session.starts_with(SessionId::PREFIX))
 }
 
 /// Writes an error as OpenAI's clients read it: they ignore everything but `error`.

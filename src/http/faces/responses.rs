@@ -6,16 +6,19 @@
 mod chunks;
 mod echo;
 mod id;
+mod partial;
 mod request;
 mod socket;
 mod writer;
+mod written;
 
 use self::echo::defaults;
 use self::id::ResponseId;
 use self::request::ResponseRequest;
 pub use self::socket::ResponsesSocket;
-use self::writer::{Writer, Written};
-use super::exchange::{Exchange, New, renamed};
+use self::writer::Writer;
+use self::written::Written;
+use super::exchange::{Exchange, New, renamed, waiting};
 use super::openai::{self, messages::Conversation};
 use crate::http::body;
 use crate::http::face::{Face, Target};
@@ -30,7 +33,9 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Interrupted, Projection},
 };
-use crate::types::{Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, Timestamp, TurnId};
+use crate::types::{
+    CallId, Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, Timestamp, TurnId,
+};
 use futures::{
     FutureExt, TryStreamExt,
     future::{LocalBoxFuture, ready},
@@ -69,24 +74,39 @@ struct Reading {
     is_background: bool,
     /// The number of the last event that the client has.
     after: Option<u64>,
+    /// The calls whose results the client has sent.
+    answered: Vec<CallId>,
     written: RefCell<Option<Rc<RefCell<Written>>>>,
 }
 
 impl Reading {
     fn of(call: &Call<'_>, id: ResponseId, fields: Value) -> Self {
         let asked_at = call.host.now();
-        let (suffix, written) = (String::new(), RefCell::default());
-        Self { id, fields, suffix, asked_at, streams: false, is_background: false, after: None, written }
+        Self {
+            id,
+            fields,
+            suffix: String::new(),
+            asked_at,
+            streams: false,
+            is_background: false,
+            after: None,
+            answered: Vec::new(),
+            written: RefCell::default(),
+        }
     }
 
     /// Creates the writer of a part of a turn, of which this many parts are skipped.
     fn writer(&self, turn: &TurnId, part: u32, skip: u32) -> Writer {
-        let id = ResponseId { turn: turn.clone(), part, ..self.id.clone() };
-        let written = Written::new(&id, self.asked_at, &self.suffix, self.fields.clone());
+        self.writer_of(&ResponseId { turn: turn.clone(), part, ..self.id.clone() }, skip)
+    }
+
+    fn writer_of(&self, id: &ResponseId, skip: u32) -> Writer {
+        let written = Written::new(id, self.asked_at, &self.suffix, self.fields.clone());
         let written = Rc::new(RefCell::new(written));
         self.written.replace(Some(Rc::clone(&written)));
         let mut writer = Writer::new(written, self.streams);
         (writer.after, writer.skip) = (self.after, skip);
+        writer.answered.clone_from(&self.answered);
         writer
     }
 }
@@ -98,6 +118,10 @@ impl TurnFormat for Reading {
 
     fn replay(&self, turn: &TurnId, waits: u32) -> Box<dyn Projection> {
         Box::new(self.writer(turn, waits, waits))
+    }
+
+    fn still_waiting(&self, turn: &TurnId, resolved: usize) -> Box<dyn Projection> {
+        Box::new(self.writer_of(&ResponseId { turn: turn.clone(), resolved, ..self.id.clone() }, 0))
     }
 
     fn respond<'a>(
@@ -137,21 +161,31 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
     let user = call.named_user(asked.user.clone())?;
     let previous = asked.previous_response_id.clone();
-    let (conversation, message) = asked.read(call.principal.user.is_none())?;
+    asked.check_storage()?;
     let session = call.find(user.as_deref())?;
+    let waiting = session.map(|session| waiting(session)).transpose()?;
+    let (conversation, message) = asked.read(call.principal.user.is_none(), waiting.as_deref())?;
     if let Some(previous) = previous {
         let previous = ResponseId::parse(&previous)?;
         check_newest(session.map(Rc::as_ref), &previous)?;
     }
-    let part = match (&conversation.new, session) {
-        (New::Results(_), Some(session)) => {
-            session.current_turn().map_or(Ok(0), |turn| session.waits(&turn))?
-        }
-        _ => 0,
-    };
-    let id = ResponseId { turn: TurnId::none(), part, session: call.session_id.clone() };
+    let continued = session.filter(|_| matches!(conversation.new, New::Results(_)));
+    let (mut part, mut answered) = (0, Vec::new());
+    if let Some(session) = continued
+        && let Some(turn) = session.current_turn()
+    {
+        part = session.waits(&turn)?;
+        let answers = session.resolved_since_wait(&turn)?.into_iter().filter_map(|kind| match kind {
+            EventKind::AnswerGiven { call_id, .. } => Some(call_id),
+            _ => None,
+        });
+        answered.extend(answers);
+    }
     let suffix = if is_ephemeral { format!(".{}", call.session_id) } else { String::new() };
-    let reading = Reading { suffix: suffix.clone(), streams, is_background, ..Reading::of(call, id, fields) };
+    answered.extend(conversation.answered(&suffix));
+    let id = ResponseId { turn: TurnId::none(), part, resolved: 0, session: call.session_id.clone() };
+    let reading = Reading::of(call, id, fields);
+    let reading = Reading { suffix: suffix.clone(), streams, is_background, answered, ..reading };
     let Conversation { transcript, new, .. } = conversation;
     let exchange = Exchange { user, agent, model, is_ephemeral };
     exchange.run(call, transcript, new, message, &suffix, Rc::new(reading)).await.map_err(with_own_names)
@@ -202,6 +236,11 @@ pub async fn show(call: &Call<'_>) -> Result<Response, Problem> {
     whole(call, session, &id)?;
     let fields = defaults(&session.state().meta.agent);
     let reading = Reading { streams: true, after, ..Reading::of(call, id.clone(), fields) };
+    if id.resolved > 0 {
+        let mut events = Vec::new();
+        partial::write(session, &id, &mut reading.writer_of(&id, 0), &mut events)?;
+        return Ok(feed::of_bytes(call, events));
+    }
     TurnSubscription::replay(call, session, &id.turn, Rc::new(reading), id.part)?.respond(session).await
 }
 
@@ -209,6 +248,11 @@ pub async fn show(call: &Call<'_>) -> Result<Response, Problem> {
 fn whole(call: &Call<'_>, session: &Rc<Session>, id: &ResponseId) -> Result<Value, Problem> {
     let fields = defaults(&session.state().meta.agent);
     let reading = Reading::of(call, id.clone(), fields);
+    if id.resolved > 0 {
+        let mut writer = reading.writer_of(id, 0);
+        partial::write(session, id, &mut writer, &mut Vec::new())?;
+        return Ok(writer.written.borrow().response());
+    }
     let mut writer = reading.writer(&id.turn, id.part, id.part);
     let mut next = Some(Cursor::default());
     while let Some(cursor) = next {
@@ -235,8 +279,10 @@ pub async fn cancel(call: &Call<'_>) -> Result<Response, Problem> {
     let id = ResponseId::parse(call.params.get("response"))?;
     let session = call.session()?;
     whole(call, session, &id)?;
-    // An earlier part of the turn is complete. The newest one is, too, while the turn waits.
-    if id.part + u32::from(session.is_waiting(&id.turn)) == session.waits(&id.turn)? {
+    // An earlier part of the turn is complete. The newest one is, too, while the turn waits, and then any that follows it
+    // because of a decision.
+    let waits = id.part + u32::from(session.is_waiting(&id.turn) && id.resolved == 0);
+    if waits == session.waits(&id.turn)? && (id.resolved == 0 || session.is_waiting(&id.turn)) {
         turns::end(call.host, &id.turn).await?;
     }
     response::json(StatusCode::OK, &whole(call, session, &id)?)
@@ -287,6 +333,9 @@ pub async fn input_items(call: &Call<'_>) -> Result<Response, Problem> {
             })),
             _ => {}
         }
+    }
+    if id.resolved > 0 {
+        items.truncate(id.resolved);
     }
     let end = |item: Option<&Value>| item.map(|item| item["id"].clone());
     let (first, last) = (end(items.first()), end(items.last()));

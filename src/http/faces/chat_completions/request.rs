@@ -6,7 +6,7 @@ use super::super::openai::{
 };
 use crate::http::patch::or_default;
 use crate::http::session::message::MessageBody;
-use crate::types::Problem;
+use crate::types::{Pending, Problem};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -81,16 +81,21 @@ impl ChatRequest {
     }
 
     /// Returns the conversation, and the native message for its new text. With `may_instruct`, system messages become
-    /// instructions; otherwise they are part of the user's message.
+    /// instructions; otherwise they are part of the user's message. `waiting` are the calls that wait in the session, if
+    /// it exists.
     ///
     /// # Errors
     /// `validation_failed` for what this server cannot do, and for malformed messages.
-    pub fn read(self, may_instruct: bool) -> Result<(Conversation, MessageBody), Problem> {
+    pub fn read(
+        self,
+        may_instruct: bool,
+        waiting: Option<&[Pending]>,
+    ) -> Result<(Conversation, MessageBody), Problem> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(Problem::field("/n", "this server returns one choice; expected 1"));
         }
         let may_call = may_call_tools(self.tool_choice.as_ref())?;
-        let conversation = Conversation::read(self.messages, "/messages")?;
+        let conversation = Conversation::read(self.messages, "/messages", waiting)?;
         let tools = self.tools.into_iter().filter(|_| may_call).map(|tool| tool.function.into());
         let message = MessageBody {
             client_tools: tools.collect(),

@@ -1,13 +1,17 @@
 //! Messages as the clients of OpenAI send them, and what is new among them.
 
-use super::super::exchange::{CallResult, Given, New, attachment, media_type};
+use super::super::exchange::{CallResult, Given, New, SEPARATE, attachment, media_type};
 use super::super::transcript::{TextOnlyFile, Transcript, with_lines};
 use crate::agent::host::suspensions::CallAnswer;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
-use crate::types::{Problem, Thinking};
+use crate::types::{CallId, Pending, Problem, Thinking};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::HashSet;
+
+/// The new message of a conversation that ends with results of calls, because each turn begins with a user message.
+const RESULTS_ONLY: &str = "(The conversation ends with the results of the last calls.)";
 
 /// One message.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -137,11 +141,14 @@ pub(in super::super) fn may_call_tools(choice: Option<&Value>) -> Result<bool, P
 }
 
 impl Conversation {
-    /// Splits messages into what is new and what came before. `at` is the pointer to them.
+    /// Splits messages into what is new and what came before. `at` is the pointer to them. `waiting` are the calls that
+    /// wait in the session; `None` if there is no session. Then the messages may end with results, if they have the
+    /// calls, too.
     ///
     /// # Errors
-    /// `validation_failed` for messages that end with the assistant, and for malformed ones.
-    pub fn read(messages: Vec<ChatMessage>, at: &str) -> Result<Self, Problem> {
+    /// `validation_failed` for messages that end with the assistant, for a message next to results of calls that wait,
+    /// and for malformed ones.
+    pub fn read(messages: Vec<ChatMessage>, at: &str, waiting: Option<&[Pending]>) -> Result<Self, Problem> {
         let is_system =
             |message: &ChatMessage| matches!(message.role, ChatRole::System | ChatRole::Developer);
         let mut instructions = Vec::new();
@@ -154,6 +161,11 @@ impl Conversation {
         }
         let instructions = instructions.join("\n\n");
         let last = others.last().map(|(_, message)| message.role);
+        if waiting.is_none() && last == Some(ChatRole::Tool) && ends_with_known_results(&others) {
+            let (transcript, new) = (transcript(others), New::Message(Vec::new()));
+            return Ok(Self { instructions, transcript, new, text: RESULTS_ONLY.to_owned() });
+        }
+        check_separate(&others, at, waiting.unwrap_or_default())?;
         let count = others.iter().rev().take_while(|(_, message)| Some(message.role) == last).count();
         let new = others.split_off(others.len() - count);
         let mut text = Vec::new();
@@ -181,6 +193,13 @@ impl Conversation {
         Ok(Self { instructions, transcript: transcript(others), new, text: text.join("\n\n") })
     }
 
+    /// Returns the calls of which the request has the results. `suffix` is what their ids end with for the client.
+    pub fn answered(&self, suffix: &str) -> Vec<CallId> {
+        let New::Results(results) = &self.new else { return Vec::new() };
+        let answers = results.iter().filter(|result| matches!(result.given, Given::Answer(_)));
+        answers.map(|result| result.id.strip_suffix(suffix).unwrap_or(&result.id).into()).collect()
+    }
+
     /// Returns the native message with the new text. With `may_instruct`, the system messages are instructions;
     /// otherwise they are part of the user's message.
     pub fn message(&self, may_instruct: bool) -> MessageBody {
@@ -194,6 +213,37 @@ impl Conversation {
                 MessageBody { content: Some(text.clone()), instructions, ..MessageBody::default() }
             }
         }
+    }
+}
+
+/// Returns the messages after the last one of the assistant.
+fn newest(messages: &[(usize, ChatMessage)]) -> &[(usize, ChatMessage)] {
+    let earlier = messages.iter().rposition(|(_, message)| message.role == ChatRole::Assistant);
+    &messages[earlier.map_or(0, |index| index + 1)..]
+}
+
+/// Returns whether the messages have the calls of all their newest results.
+fn ends_with_known_results(messages: &[(usize, ChatMessage)]) -> bool {
+    let mut results = newest(messages).iter().filter(|(_, message)| message.role == ChatRole::Tool);
+    let mut calls = HashSet::new();
+    for (_, message) in messages {
+        calls.extend(message.tool_calls.iter().flatten().map(|call| call.id.as_str()));
+    }
+    results.all(|(_, message)| message.tool_call_id.as_deref().is_some_and(|id| calls.contains(id)))
+}
+
+/// Checks that a request has either results or a message: results continue a turn that waits, and a message would end it.
+fn check_separate(messages: &[(usize, ChatMessage)], at: &str, waiting: &[Pending]) -> Result<(), Problem> {
+    let newest = newest(messages);
+    let is_waiting = |id: &str| waiting.iter().any(|call| *call.call_id == *id);
+    let continues = match newest.last() {
+        Some((_, last)) if last.role == ChatRole::Tool => true,
+        // A result that no call waits for is repeated from an earlier request.
+        _ => newest.iter().any(|(_, message)| message.tool_call_id.as_deref().is_some_and(is_waiting)),
+    };
+    match newest.iter().find(|(_, message)| message.role == ChatRole::User) {
+        Some((index, _)) if continues => Err(Problem::field(format!("{at}/{index}"), SEPARATE)),
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::openai::{
     messages::{
         ChatMessage, ChatRole, Content, Conversation, Effort, PastCall, PastFunction, may_call_tools,
     },
+    session_of_call,
 };
 use super::echo::{Reasoning, TextOptions, defaults, whole_tool};
 use super::id::ResponseId;
@@ -12,7 +13,7 @@ use crate::agent::external_tool::Declared;
 use crate::http::owner::session_id;
 use crate::http::patch::or_default;
 use crate::http::session::message::MessageBody;
-use crate::types::{FieldError, Problem, SessionId, json::from_value};
+use crate::types::{FieldError, Pending, Problem, SessionId, json::from_value};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -94,12 +95,24 @@ impl ResponseRequest {
         let Input::Items(items) = &self.input else { return None };
         let last = items.last()?;
         let id = last.get("call_id").or_else(|| last.get("approval_request_id"))?.as_str()?;
-        SessionId::parse(id.rsplit_once('.')?.1)
+        session_of_call(id)
     }
 
     /// Returns whether the response can be read later.
     pub fn is_stored(&self) -> bool {
         self.store.unwrap_or(true)
+    }
+
+    /// Checks that a response in the background can be read later.
+    ///
+    /// # Errors
+    /// `validation_failed` if it is not stored.
+    pub fn check_storage(&self) -> Result<(), Problem> {
+        if self.is_background() && !self.is_stored() {
+            let detail = "a response in the background is read later; leave out `store: false`";
+            return Err(Problem::field("/background", detail));
+        }
+        Ok(())
     }
 
     /// Returns whether the request does not wait for the response.
@@ -138,11 +151,16 @@ impl ResponseRequest {
     }
 
     /// Returns the conversation, and the native message for its new text. With `may_instruct`, the instructions are
-    /// those of the turn; otherwise they are part of the user's message.
+    /// those of the turn; otherwise they are part of the user's message. `waiting` are the calls that wait in the session,
+    /// if it exists.
     ///
     /// # Errors
     /// `validation_failed` for what this server cannot do, and for malformed items.
-    pub fn read(self, may_instruct: bool) -> Result<(Conversation, MessageBody), Problem> {
+    pub fn read(
+        self,
+        may_instruct: bool,
+        waiting: Option<&[Pending]>,
+    ) -> Result<(Conversation, MessageBody), Problem> {
         let may_call = may_call_tools(self.tool_choice.as_ref())?;
         let mut messages = match self.input {
             Input::Text(text) => vec![message(ChatRole::User, Some(Content::Text(text)))],
@@ -151,7 +169,7 @@ impl ResponseRequest {
         if let Some(instructions) = self.instructions {
             messages.insert(0, message(ChatRole::System, Some(Content::Text(instructions))));
         }
-        let conversation = Conversation::read(messages, "/input")?;
+        let conversation = Conversation::read(messages, "/input", waiting)?;
         let tools = self.tools.into_iter().enumerate().map(|(index, tool)| function(index, tool));
         let tools = tools.collect::<Result<Vec<_>, _>>()?;
         let message = MessageBody {

@@ -2,7 +2,7 @@
 
 use super::super::{children::flattened, sse};
 use super::chunks::Chunks;
-use super::id::ResponseId;
+use super::written::Written;
 use crate::session::{
     frame::{Event, Frame},
     hub::Projection,
@@ -24,21 +24,11 @@ pub(super) struct Writer {
     pub skip: u32,
     /// The number of the last event that the client has.
     pub after: Option<u64>,
+    /// The calls whose results the client has sent.
+    pub answered: Vec<CallId>,
+    is_announced: bool,
     sequence: u64,
     message: Option<OpenMessage>,
-}
-
-/// A response so far.
-pub(super) struct Written {
-    /// The object, without `output`.
-    object: Value,
-    output: Vec<Value>,
-    /// The places in `output` of messages that the model has written anew.
-    voided: Vec<usize>,
-    /// What ids of calls end with for the client.
-    suffix: String,
-    has_begun: bool,
-    has_ended: bool,
 }
 
 /// The message whose text arrives.
@@ -69,46 +59,6 @@ struct TextDelta<'a> {
     logprobs: [Value; 0],
 }
 
-impl Written {
-    /// Creates a response. `fields` are those that repeat the request.
-    pub fn new(id: &ResponseId, created: Timestamp, suffix: &str, fields: Value) -> Self {
-        let mut object = json!({
-            "id": id.to_string(),
-            "object": "response",
-            "created_at": created.0 / 1000,
-            "completed_at": null,
-            "status": "in_progress",
-            "error": null,
-            "incomplete_details": null,
-            "usage": null,
-        });
-        if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
-            object.extend(fields);
-        }
-        Self {
-            object,
-            output: Vec::new(),
-            voided: Vec::new(),
-            suffix: suffix.to_owned(),
-            has_begun: false,
-            has_ended: false,
-        }
-    }
-
-    /// Returns the response.
-    pub fn response(&self) -> Value {
-        let mut response = self.object.clone();
-        let output = self.output.iter().enumerate().filter(|(index, _)| !self.voided.contains(index));
-        response["output"] = output.map(|(_, item)| item.clone()).collect();
-        response
-    }
-
-    /// Returns whether the log has a part of the response.
-    pub fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-}
-
 impl Projection for Writer {
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         if self.skip > 0 {
@@ -130,6 +80,9 @@ impl Projection for Writer {
             EventKind::MessageCompleted { message } => self.end_message(message, out),
             EventKind::TurnResumed { .. } => self.void_message(out),
             EventKind::ToolStarted { call_id, name, args, .. } => self.call(call_id, name, args, out),
+            // The input of the response, or of one after which the turn still waited.
+            EventKind::AnswerGiven { call_id, .. } => self.answered.push(call_id.clone()),
+            EventKind::ToolCompleted { call_id, .. } if self.answered.contains(call_id) => {}
             EventKind::ToolCompleted { call_id, outcome, .. } => {
                 let call = self.call_id(call_id);
                 let text = outcome.model_text().into_owned();
@@ -148,6 +101,11 @@ impl Projection for Writer {
         }
     }
 
+    fn queue(&mut self, out: &mut Vec<u8>) {
+        self.written.borrow_mut().object["status"] = "queued".into();
+        self.announce(out);
+    }
+
     fn is_last(&self, _frame: &Frame) -> bool {
         self.written.borrow().has_ended
     }
@@ -155,7 +113,8 @@ impl Projection for Writer {
 
 impl Writer {
     pub fn new(written: Rc<RefCell<Written>>, streams: bool) -> Self {
-        Self { written, streams, skip: 0, after: None, sequence: 0, message: None }
+        let (after, answered) = (None, Vec::new());
+        Self { written, streams, skip: 0, after, answered, is_announced: false, sequence: 0, message: None }
     }
 
     fn begin(&mut self, first: Event<'_>, out: &mut Vec<u8>) {
@@ -165,9 +124,21 @@ impl Writer {
         if let Event::Record(record) = first {
             self.written.borrow_mut().object["created_at"] = (record.at.0 / 1000).into();
         }
+        // It may have been queued.
+        self.written.borrow_mut().object["status"] = "in_progress".into();
+        if !self.is_announced {
+            self.announce(out);
+        }
+        let response = self.written.borrow().response();
+        self.emit("response.in_progress", json!({ "response": response }), out);
+    }
+
+    /// Sends the first event. A response in the queue has no event of its own for that, because later readers, who do not
+    /// get it, would number the rest differently.
+    fn announce(&mut self, out: &mut Vec<u8>) {
+        self.is_announced = true;
         let response = self.written.borrow().response();
         self.emit("response.created", json!({ "response": response }), out);
-        self.emit("response.in_progress", json!({ "response": response }), out);
     }
 
     /// Sends an event, with the next number.
@@ -202,7 +173,7 @@ impl Writer {
         self.void_message(out);
         let index = self.written.borrow().output.len();
         let item = message_item(id, "in_progress", None);
-        self.written.borrow_mut().output.push(item.clone());
+        self.written.borrow_mut().put(index, item.clone());
         self.emit("response.output_item.added", json!({"output_index": index, "item": item}), out);
         let place = json!({"item_id": id, "output_index": index, "content_index": 0, "part": text_part("")});
         self.emit("response.content_part.added", place, out);
@@ -212,10 +183,11 @@ impl Writer {
 
     /// Ends the message whose text was streamed, if there is one; its text is not the final one.
     fn void_message(&mut self, out: &mut Vec<u8>) {
-        if let Some(message) = &self.message {
-            self.written.borrow_mut().voided.push(message.index);
-        }
+        let voided = self.message.as_ref().map(|message| message.index);
         self.close_message("incomplete", out);
+        if let Some(index) = voided {
+            self.written.borrow_mut().remove(index);
+        }
     }
 
     fn close_message(&mut self, status: &str, out: &mut Vec<u8>) {
@@ -234,9 +206,7 @@ impl Writer {
         self.emit("response.output_text.done", done, out);
         self.emit("response.content_part.done", place("part", text_part(&text)), out);
         let item = message_item(&id, status, Some(&text));
-        if let Some(stored) = self.written.borrow_mut().output.get_mut(index) {
-            stored.clone_from(&item);
-        }
+        self.written.borrow_mut().put(index, item.clone());
         self.emit("response.output_item.done", json!({"output_index": index, "item": item}), out);
     }
 
@@ -264,7 +234,7 @@ impl Writer {
         item["status"] = "in_progress".into();
         self.emit("response.output_item.added", json!({"output_index": index, "item": item}), out);
         item["status"] = "completed".into();
-        self.written.borrow_mut().output.push(item.clone());
+        self.written.borrow_mut().put(index, item.clone());
         self.emit("response.output_item.done", json!({"output_index": index, "item": item}), out);
     }
 
@@ -283,7 +253,7 @@ impl Writer {
             })
         };
         let (begun, done) = (item("in_progress", ""), item("completed", &args));
-        self.written.borrow_mut().output.push(done.clone());
+        self.written.borrow_mut().put(index, done.clone());
         self.emit("response.output_item.added", json!({"output_index": index, "item": begun}), out);
         let delta = json!({"item_id": id, "output_index": index, "delta": args});
         self.emit("response.function_call_arguments.delta", delta, out);
@@ -306,7 +276,8 @@ impl Writer {
                 }
                 WaitKind::External => {
                     let known = format!("fc_{}", call.call_id);
-                    let is_known = self.written.borrow().output.iter().any(|item| item["id"] == known);
+                    let is_known =
+                        self.written.borrow().output.iter().flatten().any(|item| item["id"] == known);
                     if !is_known {
                         self.call(&call.call_id, &call.name, &call.args, out);
                     }
