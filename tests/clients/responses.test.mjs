@@ -209,6 +209,25 @@ test("a WebSocket: one response after another, and errors", async (t) => {
   assert.match(String((await refused).message), /missing/);
 });
 
+test("a long response over a WebSocket is whole", async (t) => {
+  const socket = new ResponsesWS(client);
+  t.after(() => socket.close());
+  const words = "word ".repeat(20_000).trim();
+  let text = "";
+  const numbers = [];
+  await new Promise((resolve, reject) => {
+    socket.on("error", reject);
+    socket.on("event", (event) => {
+      numbers.push(event.sequence_number);
+      if (event.type === "response.output_text.delta") text += event.delta;
+      if (event.type === "response.completed") resolve();
+    });
+    socket.send({ type: "response.create", model, input: `/say ${words}` });
+  });
+  assert.equal(text, words);
+  assert.deepEqual(numbers, numbers.map((_, index) => index));
+});
+
 test("several calls of tools of the client at once", async () => {
   const input = '/tool weather {"city": "Bern"}\n/tool weather {"city": "Rome"}';
   const first = await client.responses.create({ model, input, tools: [weather] });

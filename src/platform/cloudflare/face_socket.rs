@@ -18,11 +18,18 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
+    time::Duration,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{AbortController, AbortSignal, Headers, Request, RequestInit, Response};
 use worker::{Env, Result, WebSocket, WebSocketPair, WebsocketEvent};
+
+/// Most bytes that a socket may still have to send before its responses pause (1 MiB). Their sessions then treat the client
+/// as a slow reader.
+const MAX_UNSENT: u32 = 1 << 20;
+/// How long they pause before they look again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Code of a socket that is closed without a credential (RFC 6455, section 7.4.1).
 const POLICY_VIOLATION: u16 = 1008;
@@ -184,10 +191,20 @@ impl Shared {
             let mut stream = BodyStream::new(&body).map_err(read)?;
             while let Some(bytes) = stream.next().await {
                 frames.add(&bytes.map_err(read)?).iter().for_each(|frame| self.send(frame));
+                self.drain().await;
             }
         }
         self.format.end(&asked.id).iter().for_each(|frame| self.send(frame));
         Ok(())
+    }
+
+    /// Waits while the client has too much to read.
+    async fn drain(&self) {
+        let socket: &web_sys::WebSocket = self.socket.as_ref();
+        // A closed socket keeps its count.
+        while socket.buffered_amount() > MAX_UNSENT && socket.ready_state() == web_sys::WebSocket::OPEN {
+            self.gateway.clock.sleep(PAUSE).await;
+        }
     }
 
     /// Builds the request over HTTP, with the credentials of the frame or of the handshake.
