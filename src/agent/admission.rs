@@ -4,7 +4,6 @@ use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     context::CallWait,
     hook::{HookEvent, PreActing},
-    reason::read_filters,
 };
 use crate::ports::within;
 use crate::session::suspensions::Resolved;
@@ -210,7 +209,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     if let Some(refusal) = resolved.refusal {
         return PreparedCall::settled(call, refusal_outcome(refusal));
     }
-    read_filters(agent, cx, None).await;
+    agent.hooks.filter_tools(None, cx).await;
     let mut event = PreActing { call: call.clone(), spec: known.as_ref().map(|(spec, _)| *spec) };
     if let Some(args) = &resolved.args {
         event.call.args = args.clone();

@@ -1,7 +1,6 @@
 //! Calls the model, retries where that helps, and journals the response.
 
 use super::{
-    HarnessAgent, RuntimeContext,
     ending::{Ending, is_bound},
     fallback, find_tools,
     hook::{HookEvent, PostReasoning, PreReasoning},
@@ -30,17 +29,6 @@ enum Called {
     TakenOver,
     /// The model failed.
     Failed(ModelError),
-}
-
-/// Asks the hooks which tools the session has now.
-pub(super) async fn read_filters(agent: &HarnessAgent, cx: &RuntimeContext, step: Option<u32>) {
-    let mut filters = Vec::new();
-    for hook in agent.hooks.at(HookEvent::PreReasoning) {
-        if let Some(filter) = hook.tool_filter(step, cx) {
-            filters.push(filter.await);
-        }
-    }
-    cx.state.set_filters(filters);
 }
 
 impl ReactAgent<'_> {
@@ -126,7 +114,7 @@ impl ReactAgent<'_> {
     pub(super) async fn prepare_request(&self, purpose: Purpose) -> Result<PreparedRequest, PrepareError> {
         self.cx.state.await_prefetch().await;
         let step = self.cx.session.state().activity.turn.as_ref().map(|turn| turn.steps);
-        read_filters(self.agent, self.cx, step).await;
+        self.agent.hooks.filter_tools(step, self.cx).await;
         let mut prepared = preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)?;
         // A remote agent has its own context: it gets the newest message only.
         let is_remote = self.agent.remote_kind_of(&self.cx.session.state().meta).is_some();
