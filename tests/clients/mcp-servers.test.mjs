@@ -53,6 +53,13 @@ const modern = createMcpHandler(() => {
     await context.mcpReq.notify({ method: "notifications/progress", params: { progressToken: 1, progress: 1 } });
     return words("done");
   });
+  server.registerTool("wait", {}, async ({ mcpReq: { _meta: { progressToken }, notify, signal } }) => {
+    begunCalls += 1;
+    await notify({ method: "notifications/progress", params: { progressToken, progress: 1, total: 2, message: "Half." } });
+    await new Promise((canceled) => signal.addEventListener("abort", canceled));
+    canceledCalls += 1;
+    return words("late");
+  });
   server.registerTool("ask", {}, ({ mcpReq: { inputResponses, requestState } }) => {
     if (inputResponses?.account) return words(`${requestState?.()}: ${JSON.stringify(inputResponses.account)}`);
     const requestedSchema = { type: "object", properties: { id: { type: "string", enum: ["main", "other"] } }, required: ["id"] };
@@ -128,8 +135,11 @@ async function legacy(request, response, body) {
         await sendNotification({ method: "notifications/tools/list_changed" });
       }
       if (params.name === "book") return book(server, requestId, signal);
-      if (params.name === "wait") await new Promise((canceled) => signal.addEventListener("abort", canceled));
-      if (params.name === "wait") canceledCalls += 1;
+      if (params.name === "wait") {
+        begunCalls += 1;
+        await new Promise((canceled) => signal.addEventListener("abort", canceled));
+        canceledCalls += 1;
+      }
       return words(`call ${calls += 1}`);
     });
     transport = new StreamableHTTPServerTransport({
@@ -139,7 +149,8 @@ async function legacy(request, response, body) {
   }
   await transport.handleRequest(request, response, body);
 }
-let canceledCalls = 0;
+/** How many calls of the tools `wait` have begun and were canceled. */
+let begunCalls = 0, canceledCalls = 0;
 /** The tools that the server has got since its start. */
 const grown = [];
 const booked = [];
@@ -172,7 +183,9 @@ const lies = {
 
 /** Responds with a handler of the official package. */
 async function respond(handler, request, response, text) {
-  const init = { method: request.method, headers: request.headers, body: text || undefined };
+  const gone = new AbortController();
+  response.on("close", () => gone.abort());
+  const init = { method: request.method, headers: request.headers, body: text || undefined, signal: gone.signal };
   const answer = await handler.fetch(new Request(address(request.url), init));
   response.writeHead(answer.status, Object.fromEntries(answer.headers));
   for await (const chunk of answer.body ?? []) response.write(chunk);
@@ -307,6 +320,48 @@ test("a legacy server, with a session of its own for each session", async () => 
   assert.deepEqual([slow.calls[0].outcome, canceledCalls], ["unknown", 1]);
   assert.match(slow.calls[0].reason, /did not answer within 1 s/);
 });
+
+/** Waits until something is as expected. */
+async function until(expected) {
+  for (let tries = 0; tries < 800; tries++) {
+    if (await expected()) return;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  assert.fail("it never happened");
+}
+
+/** Reads the events of a session until one of this type. */
+async function readUntil(session, type) {
+  const headers = { authorization: `Bearer ${key}`, accept: "text/event-stream" };
+  const response = await fetch(`${url}/v1/sessions/${session}/events`, { headers });
+  let text = "";
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    const found = text.split("\n\n").slice(0, -1).find((event) => event.includes(`event: ${type}\n`));
+    if (found) return JSON.parse(found.split("data: ")[1]);
+  }
+  assert.fail(`no ${type} in ${text}`);
+}
+
+for (const tool of ["m__wait", "old__wait"]) {
+  test(`an abort cancels a call of ${tool}`, async () => {
+    const id = await agent({ m: { url: address("/modern") }, old: { url: address("/legacy") } });
+    const { session } = await turn(id, "/say hi");
+    const [begun, canceled] = [begunCalls, canceledCalls];
+    const shown = tool === "m__wait" && readUntil(session, "tool.progress");
+    const running = turn(id, call(tool), session);
+    await until(() => begunCalls === begun + 1);
+    if (shown) {
+      const { message, progress, total } = await shown;
+      assert.deepEqual([message, progress, total], ["Half.", 1, 2]);
+    }
+    assert.equal((await native("POST", `/v1/sessions/${session}/abort`, {})).status, 200);
+    await until(() => canceledCalls === canceled + 1);
+    const { events, calls } = await running;
+    assert.equal(events.at(-1).type, "turn.canceled");
+    assert.notEqual(calls.at(-1).outcome, "result");
+  });
+}
 
 test("a tool of a legacy server that asks for input waits for the user", async () => {
   const id = await agent({ old: { url: address("/legacy") } });
