@@ -358,7 +358,7 @@ for (const tool of ["m__wait", "old__wait"]) {
     assert.equal((await native("POST", `/v1/sessions/${session}/abort`, {})).status, 200);
     await until(() => canceledCalls === canceled + 1);
     const { events, calls } = await running;
-    assert.equal(events.at(-1).type, "turn.canceled");
+    assert.ok(events.some(({ type }) => type === "turn.canceled"));
     assert.notEqual(calls.at(-1).outcome, "result");
   });
 }
