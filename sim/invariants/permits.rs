@@ -45,7 +45,7 @@ pub fn check(
             decided(ledger, view, book, call, witness, &node.user(world));
         }
         if let Some(sender) = sender {
-            propagated(world, view, node, sender, &starts(view, turn, &runs));
+            propagated(world, view, node, (sender, book), &starts(view, turn, &runs));
         }
     }
     if let Some(sender) = sender {
@@ -145,9 +145,14 @@ fn of<'a>(view: &'a View, call: &Call, kind: &str) -> Option<&'a Entry> {
 }
 
 /// 14: a subagent starts no call that the rules of its parent have denied for so long that they must have arrived.
-fn propagated(world: &World, view: &View, node: &Node, sender: &(Rc<Node>, View), starts: &[Start]) {
+fn propagated(
+    world: &World,
+    view: &View,
+    node: &Node,
+    ((parent, theirs), own): (&(Rc<Node>, View), &Rulebook),
+    starts: &[Start],
+) {
     let scenario = &world.ledger.scenario.subagents;
-    let (parent, theirs) = sender;
     if !scenario.is_reliable() || !subagents::is_undisturbed(node) || !subagents::is_undisturbed(parent) {
         return;
     }
@@ -155,7 +160,7 @@ fn propagated(world: &World, view: &View, node: &Node, sender: &(Rc<Node>, View)
         .entries
         .iter()
         .find(|entry| entry.kind == "subagent.completed" && entry.value["session"] == *node.session);
-    let book = Rulebook::of(world, parent, theirs);
+    let book = Rulebook::of(world, parent, theirs).with_grants_of(own);
     for start in starts.iter().filter(|start| over.is_none_or(|over| start.at < over.at)) {
         let newest = |node: &Node| {
             let received = node.received.borrow();

@@ -79,6 +79,17 @@ impl<'a> Rulebook<'a> {
         Self { policies: world.policies(&node.tenant), deployment, received, own, granted }
     }
 
+    /// Returns the rules of a session as they apply to its subagent, in which people have granted tools, too.
+    pub fn with_grants_of(mut self, subagent: &Self) -> Self {
+        for (at, grants) in &subagent.granted {
+            let Some(before) = self.own.iter().rposition(|(since, _)| since <= at) else { continue };
+            let permissions = self.own[before].1.clone();
+            self.own.insert(before + 1, (*at, permissions));
+            self.own[before + 1..].iter_mut().for_each(|(_, permissions)| grant(permissions, grants));
+        }
+        self
+    }
+
     /// Returns the newest version of the policy that the session has certainly received before `at`; 0 for none.
     pub fn version(&self, at: u64) -> u64 {
         arrived(&self.received, at).map(|received| received.version).max().unwrap_or_default()
