@@ -2,8 +2,8 @@
 
 use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
-    context::CallWait,
     hook::{HookEvent, PreActing},
+    tool_context::CallWait,
 };
 use crate::ports::within;
 use crate::session::suspensions::Resolved;

@@ -3,9 +3,9 @@
 use super::{
     CancelToken, DynTool, HarnessAgent, RuntimeContext, Tool, ToolContext,
     admission::{Admission, Answered, PANICKED, PreparedCall, suspend_running, turn_deadline, unknown},
-    context::{CallOutputs, CallWait},
     find_tools::FindTools,
     hook::{HookEvent, PostActing},
+    tool_context::{CallOutputs, CallWait},
 };
 use crate::session::artifacts::{self, Stored};
 use crate::types::{
