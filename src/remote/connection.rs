@@ -195,10 +195,17 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Returns the next update; `None` at the end.
-    pub async fn update(&mut self) -> Result<Option<Update>, Failed> {
-        let Some(result) = self.next().await? else { return Ok(None) };
-        serde_json::from_value(result).map(Some).map_err(|_| malformed())
+    /// Returns the next update; `None` at the end. Once the task is known, skips events that are none, such as those of an
+    /// extension.
+    pub async fn update(&mut self, is_known: bool) -> Result<Option<Update>, Failed> {
+        loop {
+            let Some(result) = self.next().await? else { return Ok(None) };
+            match serde_json::from_value(result) {
+                Ok(update) => return Ok(Some(update)),
+                Err(_) if is_known => {}
+                Err(_) => return Err(malformed()),
+            }
+        }
     }
 
     async fn next(&mut self) -> Result<Option<Value>, Failed> {

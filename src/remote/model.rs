@@ -173,7 +173,7 @@ impl Work {
             }
             Phase::Reading(method, results) => {
                 let method = *method;
-                let read = match within(&*clock, SILENCE, results.update()).await {
+                let read = match within(&*clock, SILENCE, results.update(self.task.id.is_some())).await {
                     Ok(read) => read,
                     // There is nothing to ask for yet.
                     Err(Unfinished::TimedOut) if self.task.id.is_none() => return Ok(String::new()),

@@ -257,6 +257,19 @@ fn a_reply_may_be_what_is_said_at_the_end() {
 }
 
 #[test]
+fn events_of_an_extension_are_skipped() {
+    let stage = Stage::new();
+    stage.streams(&[
+        json!({"task": task("TASK_STATE_WORKING")}),
+        json!({"metrics": {"tokens": 7}}),
+        artifact("a", "Done.", false),
+        status("TASK_STATE_COMPLETED", ""),
+    ]);
+    assert_eq!(stage.run(asked()).0, ["Done."]);
+    assert!(stage.spawned.borrow().is_empty(), "the task is not canceled");
+}
+
+#[test]
 fn an_older_version_of_the_protocol_is_named() {
     let stage = Stage::new();
     stage.streams(&[json!({"kind": "task", "id": "t1", "status": {"state": "completed"}})]);
