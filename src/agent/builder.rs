@@ -10,7 +10,7 @@ use super::{
     hook_chain::HookChain,
     interval,
     own_default::OwnDefault,
-    toolkit::{OF_SERVERS, ToolNameError},
+    toolkit::{ToolNameError, is_of_servers},
 };
 use crate::context::ContextStrategy;
 use crate::ports::{Clock, Entropy, Model, Models};
@@ -219,10 +219,9 @@ impl HarnessBuilder {
             // A server must not make the agent unusable.
             let _ = toolkit.add_listed(tool);
         }
-        let may_be_absent = |name: &str| {
-            self.prefixes.iter().any(|prefix| name.starts_with(prefix) || OF_SERVERS.contains(&name))
+        let is_unknown = |toolkit: &Toolkit, name: &str| {
+            toolkit.get(name).is_none() && !is_of_servers(name, &self.prefixes)
         };
-        let is_unknown = |toolkit: &Toolkit, name: &str| toolkit.get(name).is_none() && !may_be_absent(name);
         toolkit.retain(|spec| self.filter.keeps(spec));
         let all = toolkit.specs(None);
         let has_many = all.iter().filter(|spec| !spec.control).count() > MAX_OFFERED;

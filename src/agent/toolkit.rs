@@ -25,6 +25,12 @@ pub fn is_tool_name(name: &str) -> bool {
     !RESERVED.contains(&name) && !OF_SERVERS.contains(&name) && is_well_formed(name)
 }
 
+/// Returns whether servers of MCP whose tools have these prefixes may have a tool with this name.
+pub fn is_of_servers(name: &str, prefixes: &[String]) -> bool {
+    let is_shared = !prefixes.is_empty() && OF_SERVERS.contains(&name);
+    is_shared || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
 fn is_well_formed(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')

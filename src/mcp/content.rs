@@ -1,6 +1,6 @@
 //! The content that a server returns: texts, and files, which are stored with the outcome of the call.
 
-use crate::agent::ToolError;
+use crate::agent::{ToolContext, ToolError};
 use crate::ports::outbound::Redaction;
 use crate::types::{FileRef, media::extension};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -16,6 +16,11 @@ const MAX_NAME: usize = 100;
 
 /// A file to store: content, media type and name.
 pub(super) type NewFile = (Bytes, String, String);
+
+/// Stores a file with the outcome of a call.
+pub(super) async fn store(cx: &ToolContext, (bytes, mime_type, name): NewFile) -> Result<FileRef, ToolError> {
+    cx.unless_canceled(cx.store_file(bytes, mime_type, name)).await?
+}
 
 /// Writes content as text, and stores its files.
 pub(super) struct Writer<S> {

@@ -4,7 +4,7 @@ mod entries;
 
 use super::call::{Call, NoResult};
 use super::connection::{Connection, Outgoing, UNKNOWN_METHOD};
-use super::content::Writer;
+use super::content::{Writer, store};
 use super::message::MAX_BYTES;
 use super::offers::Kind;
 use super::progress::Progress;
@@ -116,9 +116,7 @@ impl OfferTool {
 
     /// Writes what a server has returned as text, and stores its files.
     async fn write(&self, result: &Value, cx: &ToolContext) -> String {
-        let mut writer = Writer::new(async |(bytes, mime_type, name)| {
-            cx.unless_canceled(cx.store_file(bytes, mime_type, name)).await?
-        });
+        let mut writer = Writer::new(async |file| store(cx, file).await);
         let items = |name: &str| result.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut texts = Vec::new();
         match self.kind {

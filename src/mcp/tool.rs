@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::connection::{Connection, Outgoing};
+use super::content::store;
 use super::headers::{Mirrored, mirrored, of_arguments};
 use super::{outcome, progress::Progress, server::tool_prefix};
 use crate::agent::{DynTool, ToolContext, object_schema};
@@ -109,12 +110,7 @@ impl DynTool for McpTool {
             let create = |id| Outgoing::call(&cx.session, id, &self.name, args.clone(), headers.clone());
             let call = Call { connection, cx: &cx, is_idempotent: self.spec.idempotent };
             match call.result(progress, create).await {
-                Ok(result) => {
-                    let store = async |(bytes, mime_type, name)| {
-                        cx.unless_canceled(cx.store_file(bytes, mime_type, name)).await?
-                    };
-                    outcome::of_result(&result, store).await
-                }
+                Ok(result) => outcome::of_result(&result, async |file| store(&cx, file).await).await,
                 Err(none) => none.outcome(connection.name()),
             }
         }

@@ -1,7 +1,7 @@
 //! Checks of a definition: each fault has a pointer to its place.
 
 use super::{ContextDefinition, Definition};
-use crate::agent::{ExternalTool, HarnessAgent, StateRules, Toolkit, toolkit::OF_SERVERS};
+use crate::agent::{ExternalTool, HarnessAgent, StateRules, Toolkit, toolkit::is_of_servers};
 use crate::mcp::{McpServer, tool_prefix};
 use crate::ports::{AllowedHosts, outbound::Endpoint};
 use crate::session::Modes;
@@ -234,11 +234,9 @@ impl Faults {
         }
         // Which tools a server has is not known here.
         let prefixes: Vec<String> = definition.mcp_servers.keys().map(|name| tool_prefix(name)).collect();
-        let is_of_server =
-            |tool: &str| prefixes.iter().any(|prefix| tool.starts_with(prefix) || OF_SERVERS.contains(&tool));
         for (at, tools) in lists {
             for (index, tool) in tools.iter().enumerate() {
-                if !is_of_server(tool) && !names.contains(tool.as_str()) {
+                if !is_of_servers(tool, &prefixes) && !names.contains(tool.as_str()) {
                     self.add(format!("{at}/{index}"), format!("there is no tool {tool:?}"));
                 }
             }

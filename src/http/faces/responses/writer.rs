@@ -26,7 +26,6 @@ pub(super) struct Writer {
     pub after: Option<u64>,
     /// The calls whose results the client has sent.
     pub answered: Vec<CallId>,
-    is_announced: bool,
     sequence: u64,
     message: Option<OpenMessage>,
 }
@@ -114,7 +113,7 @@ impl Projection for Writer {
 impl Writer {
     pub fn new(written: Rc<RefCell<Written>>, streams: bool) -> Self {
         let (after, answered) = (None, Vec::new());
-        Self { written, streams, skip: 0, after, answered, is_announced: false, sequence: 0, message: None }
+        Self { written, streams, skip: 0, after, answered, sequence: 0, message: None }
     }
 
     fn begin(&mut self, first: Event<'_>, out: &mut Vec<u8>) {
@@ -126,7 +125,8 @@ impl Writer {
         }
         // It may have been queued.
         self.written.borrow_mut().object["status"] = "in_progress".into();
-        if !self.is_announced {
+        // The first event may have said so.
+        if self.sequence == 0 {
             self.announce(out);
         }
         let response = self.written.borrow().response();
@@ -136,7 +136,6 @@ impl Writer {
     /// Sends the first event. A response in the queue has no event of its own for that, because later readers, who do not
     /// get it, would number the rest differently.
     fn announce(&mut self, out: &mut Vec<u8>) {
-        self.is_announced = true;
         let response = self.written.borrow().response();
         self.emit("response.created", json!({ "response": response }), out);
     }
