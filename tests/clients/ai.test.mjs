@@ -9,6 +9,7 @@ import {
   lastAssistantMessageIsCompleteWithToolCalls,
   WebSocketChatTransport,
 } from "ai";
+import { until } from "./until.mjs";
 
 const { URL: url, KEY: key } = process.env;
 const headers = { authorization: `Bearer ${key}` };
@@ -27,15 +28,6 @@ function chat(options = {}, body = {}) {
 
 const text = (message) => message.parts.filter((part) => part.type === "text").map((part) => part.text).join("");
 const tools = (message) => message.parts.filter((part) => part.type === "dynamic-tool");
-
-/** Waits until something is as expected. */
-async function until(expected) {
-  for (let tries = 0; tries < 400; tries++) {
-    if (await expected()) return;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  assert.fail("it never happened");
-}
 
 test("text, and a second message", async () => {
   const { chat: own, id, errors } = chat();

@@ -10,6 +10,7 @@ import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalRespons
 import { EventSource } from "eventsource";
 import OpenAI from "openai";
 import { connectTasks } from "./mcp-tasks.mjs";
+import { until } from "./until.mjs";
 
 const { URL: url, KEY: key } = process.env;
 const headers = { authorization: `Bearer ${key}` };
@@ -31,16 +32,6 @@ const fetchImpl = (input, init = {}) => {
 const a2a = await new ClientFactory({ transports: [new JsonRpcTransportFactory({ fetchImpl })] }).createFromUrl(url);
 const says = (message) => SendMessageRequest.fromJSON({ message: { messageId: randomUUID(), role: "ROLE_USER", ...message } });
 const text = (message) => message.parts.filter((part) => part.type === "text").map((part) => part.text).join("");
-
-/** Waits until something is as expected. */
-async function until(expected) {
-  for (let tries = 0; tries < 400; tries++) {
-    const found = await expected();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  assert.fail("it never happened");
-}
 
 /** Runs the agent with AG-UI; without a message, follows the running turn. */
 async function run(id, { message, ...input }, onEvent) {

@@ -7,6 +7,7 @@ import * as modern from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
+import { until } from "./until.mjs";
 
 const { URL: url, KEY: key } = process.env;
 const authorization = `Bearer ${key}`;
@@ -33,16 +34,6 @@ async function connect({ form, fetch, path = "/mcp" } = {}) {
   await client.connect(transport);
   const call = (args, options = {}, name = "ask_agent") => client.callTool({ name, arguments: args }, undefined, options);
   return { client, call };
-}
-
-/** Waits until `find` returns something. */
-async function until(find) {
-  for (const end = Date.now() + 20_000; Date.now() < end;) {
-    const found = await find();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  throw new Error("it did not happen");
 }
 
 /** Starts a long call; returns how to cancel it, and its end. */

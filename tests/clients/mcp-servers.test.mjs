@@ -11,6 +11,7 @@ import {
   CallToolRequestSchema, GetPromptRequestSchema, ListPromptsRequestSchema, ListResourcesRequestSchema, ListToolsRequestSchema,
   ReadResourceRequestSchema,
 } from "@modelcontextprotocol/sdk/types.js";
+import { until } from "./until.mjs";
 
 const { URL: url, KEY: key, SERVERS: servers, DOWN: down } = process.env;
 const address = (path) => `http://${servers}${path}`;
@@ -320,15 +321,6 @@ test("a legacy server, with a session of its own for each session", async () => 
   assert.deepEqual([slow.calls[0].outcome, canceledCalls], ["unknown", 1]);
   assert.match(slow.calls[0].reason, /did not answer within 1 s/);
 });
-
-/** Waits until something is as expected. */
-async function until(expected) {
-  for (let tries = 0; tries < 800; tries++) {
-    if (await expected()) return;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  assert.fail("it never happened");
-}
 
 /** Reads the events of a session until one of this type. */
 async function readUntil(session, type) {

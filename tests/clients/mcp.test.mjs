@@ -7,6 +7,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 import { connectTasks } from "./mcp-tasks.mjs";
+import { until } from "./until.mjs";
 
 const { URL: url, KEY: key } = process.env;
 const headers = (credential) => ({ authorization: `Bearer ${credential}` });
@@ -39,16 +40,6 @@ const eras = {
     return { client, call: (args, options = {}) => client.callTool({ name: "ask_agent", arguments: args }, options) };
   },
 };
-
-/** Waits until `find` returns something. */
-async function until(find) {
-  for (const end = Date.now() + 20_000; Date.now() < end;) {
-    const found = await find();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  throw new Error("it did not happen");
-}
 
 for (const [era, connect] of Object.entries(eras)) {
   test(`${era}: tools, resources and prompts`, async () => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import OpenAI from "openai";
+import { until } from "./until.mjs";
 
 const { URL: url, KEY: apiKey } = process.env;
 const connect = (options = {}) => new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0, ...options });
@@ -19,15 +20,6 @@ async function read(stream) {
     found.last = chunk;
   }
   return found;
-}
-
-/** Waits until a request answers as expected. */
-async function until(expected) {
-  for (let tries = 0; tries < 200; tries++) {
-    if (await expected()) return;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  assert.fail("it never happened");
 }
 
 const native = (path, init = {}) =>

@@ -8,13 +8,11 @@ import { TaskState } from "@a2a-js/sdk";
 import { AgentEvent, DefaultRequestHandler, InMemoryTaskStore } from "@a2a-js/sdk/server";
 import { UserBuilder, jsonRpcHandler } from "@a2a-js/sdk/server/express";
 import { native } from "./native.mjs";
+import { until } from "./until.mjs";
 
 const { SERVER: address } = process.env;
 
 const [waiting, canceled] = [new Set(), new Set()];
-const until = async (holds) => {
-  while (!(await holds())) await new Promise((soon) => setTimeout(soon, 20));
-};
 
 /** Repeats what it is told, word by word, and does what the first word says. */
 const executor = {

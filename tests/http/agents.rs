@@ -1,10 +1,10 @@
 //! Definitions of agents, in the real Worker.
 
-use crate::support::{Chat, Client, Folder, Gate, PATIENCE, Script, Server, World, shared, system_text};
+use crate::support::{Chat, Client, Folder, Gate, Script, Server, World, shared, system_text};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::{process::Command, time::Instant};
+use std::process::Command;
 
 /// Pushes a folder. Returns the exit status and the output.
 fn push(server: &Server, folder: &Path, key: &str) -> (Option<i32>, String) {
@@ -164,10 +164,7 @@ fn running_turns_keep_their_version_while_folders_are_pushed() {
             chat
         })
         .collect();
-    let end = Instant::now() + PATIENCE;
-    while world.received("busy").len() < SESSIONS {
-        assert!(Instant::now() < end, "{}", world.received("busy").len());
-    }
+    gate.reached_by(SESSIONS);
     assert_eq!(write("Version two.").1, "busy: version 2\n");
     std::fs::write(agent.join("tools.json"), r#"{"allow": ["fly"]}"#).unwrap();
     assert_eq!(write("Version four.").0, Some(1), "a bad folder");

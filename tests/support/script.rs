@@ -211,7 +211,8 @@ pub struct Gate(Arc<(Mutex<GateState>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct GateState {
-    reached: bool,
+    /// Number of scripts that have reached the gate.
+    reached: usize,
     open: bool,
 }
 
@@ -229,15 +230,22 @@ impl Gate {
     /// Waits until a script has reached the gate.
     #[track_caller]
     pub fn reached(&self) {
+        self.reached_by(1);
+    }
+
+    /// Waits until this many scripts have reached the gate.
+    #[track_caller]
+    pub fn reached_by(&self, scripts: usize) {
         let state = self.0.0.lock().unwrap();
-        let (state, _) = self.0.1.wait_timeout_while(state, PATIENCE, |state| !state.reached).unwrap();
-        assert!(state.reached, "no script reached the gate");
+        let (state, _) =
+            self.0.1.wait_timeout_while(state, PATIENCE, |state| state.reached < scripts).unwrap();
+        assert!(state.reached >= scripts, "{} of {scripts} scripts reached the gate", state.reached);
     }
 
     /// Waits for the gate. Returns `false` if `gone` reports that the client has disconnected.
     pub(super) fn pass(&self, gone: impl Fn() -> bool) -> bool {
         let mut state = self.0.0.lock().unwrap();
-        state.reached = true;
+        state.reached += 1;
         self.0.1.notify_all();
         let deadline = Instant::now() + 10 * PATIENCE;
         while !state.open {
