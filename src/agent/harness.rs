@@ -274,7 +274,8 @@ impl HarnessAgent {
     }
 
     /// Returns the tools offered to the model, without those that the rules hide: those of the agent, preselected by the
-    /// user's message, and those of the client. The selection changes within a turn only when the mode or a hook's filter changes.
+    /// user's message, and those of the client. The selection changes within a turn only when the mode or a hook's filter
+    /// changes.
     pub(super) fn tools_for(
         &self,
         state: &SessionState,

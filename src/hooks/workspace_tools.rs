@@ -1,7 +1,8 @@
 //! The `workspace_tools` hook: applies `tools.json` of the shared layer, which says which tools the agents of a workspace have.
 //!
 //! Each request offers the tools that the file keeps, and no other tool runs. A malformed file keeps all tools and is listed
-//! among the failed sub-steps of the turn. Users have no such file: it would be for them to widen what an operator restricts.
+//! among the failed sub-steps of the turn. A file in the user's layer is ignored, so that users cannot undo what an operator
+//! restricts.
 
 #[cfg(test)]
 mod tests;

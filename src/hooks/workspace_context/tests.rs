@@ -45,7 +45,7 @@ fn render(settings: &ContextSettings, view: &View) -> String {
 
 #[test]
 fn layout_names_are_valid_paths() {
-    for name in [layout::AGENTS, layout::MEMORY, layout::KNOWLEDGE_INDEX] {
+    for name in [layout::AGENTS, layout::MEMORY, layout::KNOWLEDGE_INDEX, layout::TOOLS] {
         assert_eq!(path(name).as_str(), name);
     }
     assert!(path(layout::KNOWLEDGE_INDEX).as_str().starts_with(layout::KNOWLEDGE));
