@@ -274,6 +274,14 @@ impl SessionHost {
             // release the one that is granted.
             return Err(Problem::internal("a turn is being admitted"));
         }
+        let needs_slots = self.limits_of(session).quota().needs_slots();
+        let takes_slot = holds_slot(&session.state(), needs_slots);
+        if takes_slot && session.state().account.slot_until.is_none() {
+            // Stored before the slot is taken: the receipt may be lost, and the session idle before the next report. Then
+            // it still has to give the slot back.
+            let now = self.now();
+            session.commit(now, |draft| draft.hold_slot(Some(now)))?;
+        }
         let (tenant, before) = {
             let state = session.state();
             (state.meta.tenant.clone(), *state.account)
