@@ -4,6 +4,7 @@ pub mod agents;
 pub mod definition;
 mod modes;
 pub mod settings;
+mod shared_servers;
 
 pub use settings::{Config, SETTINGS};
 

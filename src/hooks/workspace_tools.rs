@@ -88,10 +88,9 @@ fn parse(file: &FileStart) -> (ToolFilter, Option<String>) {
         Ok(fields) => fields,
         Err(error) => return (ToolFilter::default(), Some(error.to_string())),
     };
-    // Their secrets, consents and lists of tools belong to a version of an agent.
-    let servers = fields.remove("mcpServers").map(|_| {
-        "mcpServers is not read from the shared files: push it in the folder of an agent".to_owned()
-    });
+    // The servers are part of the agent when it is built.
+    let servers = fields.remove("mcpServers").filter(|servers| !servers.is_object());
+    let servers = servers.map(|_| "mcpServers: expected an object".to_owned());
     match serde_json::from_value(Value::Object(fields)) {
         Ok(filter) => (filter, servers),
         Err(error) => (ToolFilter::default(), Some(error.to_string())),

@@ -43,7 +43,11 @@ pub struct McpServers {
 
 /// What the servers of an agent have listed.
 #[derive(Clone, Default)]
-pub struct Listings(Vec<Listing>);
+pub struct Listings {
+    of_servers: Vec<Listing>,
+    /// The names of servers that the agent cannot have, each with the reason.
+    left_out: Vec<(String, String)>,
+}
 
 #[derive(Clone)]
 struct Listing {
@@ -70,7 +74,7 @@ impl Listings {
             connect.into_iter().chain(own).collect()
         };
         let for_offers = Kind::ALL.into_iter().filter_map(|kind| self.tool_for(kind));
-        self.0.iter().flat_map(of_server).chain(for_offers).collect()
+        self.of_servers.iter().flat_map(of_server).chain(for_offers).collect()
     }
 
     /// Returns the tool for what servers offer of a kind, if one of them does and its definition keeps the tool.
@@ -78,36 +82,45 @@ impl Listings {
         let offers =
             |listing: &&Listing| listing.offers.has(kind) && listing.connection.server().keeps(kind.tool());
         let servers: Vec<_> =
-            self.0.iter().filter(offers).map(|listing| Rc::clone(&listing.connection)).collect();
+            self.of_servers.iter().filter(offers).map(|listing| Rc::clone(&listing.connection)).collect();
         (!servers.is_empty()).then(|| Rc::new(OfferTool::new(kind, servers)) as Rc<dyn DynTool>)
     }
 
-    /// Returns the servers without a list, each with the reason.
+    /// Adds servers that the agent cannot have, each with the reason.
+    pub fn with_left_out(self, left_out: Vec<(String, String)>) -> Self {
+        Self { left_out, ..self }
+    }
+
+    /// Returns the servers without a list, and those that were left out, each with the reason.
     pub fn failures(&self) -> Vec<(String, String)> {
         let failure =
             |listing: &Listing| Some((listing.connection.name().to_owned(), listing.failure.clone()?));
-        self.0.iter().filter_map(failure).collect()
+        self.of_servers.iter().filter_map(failure).chain(self.left_out.iter().cloned()).collect()
     }
 
     /// Returns whether a server should be asked again.
     pub fn is_stale(&self, now: Timestamp) -> bool {
-        self.0.iter().any(|listing| listing.fresh_until <= now)
+        self.of_servers.iter().any(|listing| listing.fresh_until <= now)
     }
 
     /// Returns whether the list of a server has to be read before the next turn.
     pub fn is_outdated(&self) -> bool {
-        self.0.iter().any(|listing| listing.connection.is_outdated())
+        self.of_servers.iter().any(|listing| listing.connection.is_outdated())
     }
 
     /// Returns whether an agent with these tools equals one with others.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_tools = |(one, other): (&Listing, &Listing)| {
-            one.failure.is_some() == other.failure.is_some()
+            Rc::ptr_eq(&one.connection, &other.connection)
+                && one.failure.is_some() == other.failure.is_some()
                 && one.offers == other.offers
                 && one.tools.len() == other.tools.len()
                 && one.tools.iter().zip(&other.tools).all(|(one, other)| one.is_same(other))
         };
-        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same_tools)
+        let same_number = self.of_servers.len() == other.of_servers.len();
+        same_number
+            && self.left_out == other.left_out
+            && self.of_servers.iter().zip(&other.of_servers).all(same_tools)
     }
 }
 
@@ -168,7 +181,10 @@ impl McpServers {
         known: &Listings,
     ) -> Listings {
         let list = async |(name, server): (&String, &McpServer)| {
-            let known = known.0.iter().find(|listing| listing.connection.name() == name);
+            // A server of the shared files may have changed.
+            let is_same =
+                |connection: &Connection| connection.name() == name && connection.server() == server;
+            let known = known.of_servers.iter().find(|listing| is_same(&listing.connection));
             let now = self.ports.clock.now();
             let is_fresh =
                 |listing: &&Listing| listing.fresh_until > now && !listing.connection.is_outdated();
@@ -205,7 +221,7 @@ impl McpServers {
                 }
             }
         };
-        Listings(join_all(servers.iter().map(list)).await)
+        Listings { of_servers: join_all(servers.iter().map(list)).await, left_out: Vec::new() }
     }
 
     /// Asks a server for its tools. Returns how long the list can be used, too.

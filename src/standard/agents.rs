@@ -7,6 +7,7 @@
 use super::{
     DEFAULT_AGENT, DEFAULT_USER,
     definition::{self, Definition, Hosts},
+    shared_servers::SharedServers,
 };
 use crate::agent::{AgentVersions, HarnessAgent};
 use crate::mcp::{Listings, McpServer, McpServers};
@@ -15,7 +16,7 @@ use crate::types::{
     AgentEntry, AgentId, AgentRef, AgentVersion, ErrorCode, FieldError, Problem, StoredVersion, TenantId,
     TenantLimits, Timestamp, UserId, expiring::Expiring,
 };
-use crate::workspace::Workspaces;
+use crate::workspace::{Layer, Workspaces};
 use async_trait::async_trait;
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde::Serialize;
@@ -30,6 +31,8 @@ const MAX_TENANTS: usize = 1_000;
 const MAX_BUILT: usize = 64;
 /// Maximum size of the definitions of cached versions, in bytes (8 MiB). A built agent has a few copies of its definition.
 const MAX_BUILT_BYTES: u64 = 8 << 20;
+/// How long an isolate uses what it has read of an agent's shared files.
+const SHARED_TTL: Duration = Duration::from_mins(1);
 /// How long servers of MCP are not asked again after a refresh has begun, which may be lost with the request that runs it.
 const REFRESH_PACE: Duration = Duration::from_mins(1);
 
@@ -90,11 +93,15 @@ struct Built {
     servers: Option<Servers>,
 }
 
-/// The servers of MCP of a version.
+/// The servers of MCP of a version, and of the agent's shared files.
 #[derive(Clone)]
 struct Servers {
+    /// As it was stored.
     definition: Rc<Definition>,
-    /// What they have listed; `None` before the first session needs it.
+    shared: Rc<SharedServers>,
+    /// When the shared files were read.
+    read_at: Timestamp,
+    /// What the servers have listed; `None` before the first session needs it.
     listings: Option<Listings>,
     /// When the last refresh has begun.
     asked_at: Timestamp,
@@ -252,43 +259,64 @@ impl Agents {
         user: &UserId,
         found: Built,
     ) -> Result<BuiltAgent, Problem> {
-        match found.servers {
+        match &found.servers {
             Some(servers) if servers.listings.as_ref().is_none_or(Listings::is_outdated) => {
-                self.list_tools(tenant, user, &found.of.1, &servers).await
+                self.list_tools(tenant, user, &found, servers).await
             }
             _ => Ok(found.agent),
         }
     }
 
-    /// Asks the servers of a version for their tools, and builds it with them.
+    /// Asks the servers of a version and of the shared files for their tools, and builds the version with them.
     async fn list_tools(
         &self,
         tenant: &TenantId,
         user: &UserId,
-        of: &AgentRef,
+        built: &Built,
         servers: &Servers,
     ) -> Result<BuiltAgent, Problem> {
         let Servers { definition, listings: known, .. } = servers;
-        let none = Listings::default();
+        let (of, none) = (&built.of.1, Listings::default());
         let known = known.as_ref().unwrap_or(&none);
-        let listings = self.parts.mcp.list((tenant, user), of, &definition.mcp_servers, known).await;
-        let is_same = servers.listings.as_ref().is_some_and(|known| known.is_same(&listings));
-        let unchanged = self.known(tenant, user, of).filter(|_| is_same);
-        let agent = match unchanged {
-            Some(built) => built.agent,
-            None => (self.parts.build)(Some(Definition::clone(definition)), &listings)?,
+        let (shared, read_at) = self.shared_servers(tenant, user, built, servers).await;
+        let mut whole = Definition::clone(definition);
+        let left_out = shared.add_to(&mut whole);
+        let listings = self.parts.mcp.list((tenant, user), of, &whole.mcp_servers, known).await;
+        let listings = listings.with_left_out(left_out);
+        let consenting = consenting(&whole, user);
+        let agent = match known.is_same(&listings) {
+            true => built.agent.clone(),
+            false => (self.parts.build)(Some(whole), &listings)?,
         };
-        let asked_at = self.parts.clock.now();
-        let servers = Servers { definition: Rc::clone(definition), listings: Some(listings), asked_at };
-        let bytes = size(definition);
+        let (definition, asked_at) = (Rc::clone(definition), self.parts.clock.now());
+        let servers = Servers { definition, shared, read_at, listings: Some(listings), asked_at };
         self.keep(Built {
-            of: (tenant.clone(), of.clone()),
-            user: consenting(definition, user),
+            of: built.of.clone(),
+            user: consenting,
             agent: agent.clone(),
-            bytes,
+            bytes: built.bytes,
             servers: Some(servers),
         });
         Ok(agent)
+    }
+
+    /// Returns the servers of the shared files, and when they were read. If they cannot be read, the last known ones count.
+    async fn shared_servers(
+        &self,
+        tenant: &TenantId,
+        user: &UserId,
+        built: &Built,
+        servers: &Servers,
+    ) -> (Rc<SharedServers>, Timestamp) {
+        let now = self.parts.clock.now();
+        if servers.read_at + SHARED_TTL <= now {
+            let workspace = built.agent.files.open(tenant, &built.of.1.id, user, None);
+            let read = SharedServers::read(workspace.layer(Layer::Shared).as_ref(), self.parts.mcp.hosts());
+            if let Ok(read) = read.await {
+                return (Rc::new(read), now);
+            }
+        }
+        (Rc::clone(&servers.shared), servers.read_at)
     }
 
     /// Returns a version that this process has built.
@@ -369,14 +397,15 @@ impl Agents {
         let all =
             |faults: Vec<FieldError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let definition = Definition::parse(stored.definition).map_err(all)?;
-        let has_servers = !definition.mcp_servers.is_empty();
-        let servers = has_servers.then(|| Servers {
+        let servers = Servers {
             definition: Rc::new(definition.clone()),
+            shared: Rc::default(),
+            read_at: Timestamp(0),
             listings: None,
             asked_at: Timestamp(0),
-        });
+        };
         let agent = (self.parts.build)(Some(definition), &Listings::default());
-        Ok((agent.map_err(|problem| problem.detail)?, servers))
+        Ok((agent.map_err(|problem| problem.detail)?, Some(servers)))
     }
 }
 
@@ -449,21 +478,23 @@ impl AgentVersions for Agents {
         of: &AgentRef,
     ) -> Option<LocalBoxFuture<'static, ()>> {
         let now = self.parts.clock.now();
-        let servers = {
+        let (built, servers) = {
             let mut all = self.built.borrow_mut();
             let own = all.iter_mut().find(|built| built.is(tenant, user, of))?;
             let servers = own.servers.as_mut()?;
-            let is_stale = servers.listings.as_ref().is_none_or(|listings| listings.is_stale(now));
+            let is_stale = servers.read_at + SHARED_TTL <= now
+                || servers.listings.as_ref().is_none_or(|listings| listings.is_stale(now));
             if !is_stale || servers.asked_at + REFRESH_PACE > now {
                 return None;
             }
             servers.asked_at = now;
-            servers.clone()
+            let servers = servers.clone();
+            (own.clone(), servers)
         };
-        let (tenant, user, of) = (tenant.clone(), user.clone(), of.clone());
+        let (tenant, user) = (tenant.clone(), user.clone());
         // If the version cannot be built with the new tools, it keeps the old ones.
         Some(
-            async move { self.list_tools(&tenant, &user, &of, &servers).await.map_or((), drop) }
+            async move { self.list_tools(&tenant, &user, &built, &servers).await.map_or((), drop) }
                 .boxed_local(),
         )
     }

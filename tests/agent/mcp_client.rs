@@ -1,6 +1,7 @@
 //! Agents with the tools of servers of MCP.
 
 mod content;
+mod shared;
 
 use crate::http::{request, respond};
 use crate::scripts::step_of;
@@ -26,6 +27,7 @@ use edge_harness::types::{
     Actor, AgentVersion, Approver, AuditAction, AuditEntry, AuditId, ErrorCode, ModelRequest, Part, Pending,
     Problem, Role, StoredVersion, TenantId, WaitKind,
 };
+use edge_harness::workspace::Workspaces;
 use futures::{StreamExt, executor::block_on, stream};
 use pretty_assertions::assert_eq;
 use serde_json::{Map, Value, json};
@@ -129,6 +131,7 @@ fn agents(
     server: &Rc<Server>,
     clock: &ManualClock,
     models: Rc<dyn Models>,
+    files: Rc<Workspaces>,
 ) -> Agents {
     let log = Rc::new(MemoryLog::default());
     let time = clock.clone();
@@ -138,8 +141,8 @@ fn agents(
         let own = AgentConfig::of(&config, definition).expect("checked tools");
         let parts =
             standard(models.clone(), &time, &Rc::<SeededEntropy>::default(), &Rc::<MemoryLog>::default());
-        let files = parts.files.clone();
-        let parts = Standard { settings: own.settings, ..parts };
+        let files = files.clone();
+        let parts = Standard { files: files.clone(), settings: own.settings, ..parts };
         let external = own.external_tools.into_iter();
         let builder = external
             .fold(builder(parts).only_tools(own.tools), |builder, tool| builder.dyn_tool(Rc::new(tool)));
@@ -223,7 +226,7 @@ fn scripted(
     let (stage, models) = Stage::scripted(script, |builder| builder);
     let (server, store) = (Rc::new(Server::default()), store(definition));
     server.tools.borrow_mut().extend(tools);
-    let agents = agents(store.clone(), &server, &stage.clock, models);
+    let agents = agents(store.clone(), &server, &stage.clock, models, stage.workspaces());
     stage.versions.replace(Some(Rc::new(agents)));
     stage.crash();
     (stage, server, store)

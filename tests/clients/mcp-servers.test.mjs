@@ -473,6 +473,17 @@ test("headers reach the server and nothing else", async () => {
   assert.ok(!text.includes("header-of-the-test"));
 });
 
+test("the shared tools.json adds servers to an agent", async () => {
+  const id = await agent({});
+  const mcpServers = { m: { url: address("/modern") }, bad: { url: "https://metadata.internal/" } };
+  const put = await native("PUT", `/v1/workspace/files/tools.json?layer=shared&agent=${id}`, { deny: ["m__where"], mcpServers });
+  assert.equal(put.status, 201, put.text);
+  const { calls, events } = await turn(id, `${call("m__add", { a: 1, b: 2 })}\n${call("m__where", { region: "x" })}`);
+  assert.deepEqual([calls[0].result, calls[1].outcome], [{ sum: 3 }, "denied"]);
+  const failed = events.filter(({ type }) => type === "turn.sub_step_failed");
+  assert.deepEqual(failed.map(({ step }) => step), ["mcp:bad"]);
+});
+
 test("a definition can name only allowed hosts", async () => {
   const pushed = await native("PUT", "/v1/agents/refused", { mcp_servers: {
     Bad: { url: "https://example.com/" }, a: { url: "http://127.0.0.1:1/" }, b: { url: "https://metadata.internal/" },

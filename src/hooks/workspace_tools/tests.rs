@@ -50,9 +50,9 @@ fn a_malformed_file_keeps_all_tools_and_says_why() {
 }
 
 #[test]
-fn servers_in_the_file_are_a_fault_that_keeps_the_lists() {
-    let (kept, fault) =
-        parsed(r#"{"deny": ["echo"], "mcpServers": {"crm": {"url": "https://crm.example"}}}"#);
-    assert_eq!(kept, filter(&[], &["echo"]));
-    assert!(fault.is_some_and(|fault| fault.contains("push it in the folder of an agent")));
+fn malformed_servers_keep_the_lists() {
+    let servers = |json: &str| parsed(&format!(r#"{{"deny": ["echo"], "mcpServers": {json}}}"#));
+    let denied = filter(&[], &["echo"]);
+    assert_eq!(servers(r#"{"crm": {"url": "https://crm.example"}}"#), (denied.clone(), None));
+    assert_eq!(servers("[]"), (denied, Some("mcpServers: expected an object".into())));
 }
