@@ -458,9 +458,8 @@ fn with_standing(
     now: Timestamp,
 ) -> Slots {
     let Standing { sent_at, slot, open_turns, hold } = *standing;
-    // Of two with the same time, the second may be a late one of the process that was evicted before. If it is the newer
-    // one, the session sees in the receipt what the ledger has, and reports again.
-    if sent_at <= account.sent_at && !is_last {
+    // A process that took over within the same millisecond may have an older time than the one before it.
+    if sent_at < account.sent_at && !is_last {
         return slots;
     }
     account.sent_at = account.sent_at.max(sent_at);

@@ -181,7 +181,6 @@ impl SessionHost {
     pub fn new(ports: HostPorts, agent: Rc<HarnessAgent>, config: HostConfig) -> Rc<Self> {
         let (blobs, spawner) = (Rc::clone(&ports.blobs), Rc::clone(&ports.spawner));
         let blobs = Rc::new(Puts::new(blobs, spawner, Rc::clone(&ports.clock)));
-        let ledger = LedgerState::new(ports.clock.now());
         Rc::new(Self {
             ports,
             blobs,
@@ -193,7 +192,7 @@ impl SessionHost {
             turn: RefCell::new(None),
             prefetch: RefCell::new(None),
             jobs: RefCell::default(),
-            ledger,
+            ledger: LedgerState::default(),
             inbox_sent_at: Cell::default(),
             asks: RefCell::default(),
             streams: RefCell::new(None),

@@ -126,16 +126,6 @@ fn a_late_message_neither_takes_nor_releases_a_slot() {
 }
 
 #[test]
-fn of_two_reports_with_the_same_time_the_second_changes_nothing() {
-    let ledger = ledger();
-    let running = Report { standing: standing(NOW, 1), ..report("a", 0, 0, Vec::new(), NOW) };
-    // The session has stopped, was evicted, and has reported that it holds no slot, all within a millisecond.
-    assert_eq!(ledger.report(&report("a", 0, 0, Vec::new(), NOW), NOW).unwrap().slot_until, None);
-    ledger.report(&running, NOW + Duration::from_secs(1)).unwrap();
-    assert_eq!(ledger.slots_held(NOW + Duration::from_secs(1)).unwrap(), 0);
-}
-
-#[test]
 fn each_daily_limit_refuses_until_the_end_of_the_day() {
     let none = Quota::default();
     let at = |tokens: u64| {

@@ -48,11 +48,6 @@ pub(super) struct LedgerState {
 }
 
 impl LedgerState {
-    /// `now` is when this process began: its messages are later than those of the process before it.
-    pub(super) fn new(now: Timestamp) -> Self {
-        Self { sent_at: Cell::new(now), ..Self::default() }
-    }
-
     /// Returns the number of turns that are about to start or to continue.
     fn count(&self, continues: bool) -> &Cell<u32> {
         if continues { &self.continuing } else { &self.starting }
