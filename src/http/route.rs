@@ -3,7 +3,7 @@
 use super::face::{Face, WriteProblem};
 use super::faces::socket::SocketFormat;
 use super::gateway::{GatewayCall, TenantCall};
-use super::pattern::Params;
+use super::pattern::{Params, matches};
 use super::response::{self, Response};
 use super::session::call::{Call, SessionRequest};
 use crate::agent::SessionHost;
@@ -80,6 +80,8 @@ pub struct Route {
     pub serves_readers: bool,
     /// Whether a `?ticket=` is accepted in place of a key.
     pub accepts_ticket: bool,
+    /// Whether the path may end with a slash, because clients of the protocol append one to the address.
+    pub allows_slash: bool,
     /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
     /// is read-only, or its handler stores the response itself.
     pub once: bool,
@@ -102,6 +104,7 @@ impl Route {
             names_provider: false,
             serves_readers: false,
             accepts_ticket: false,
+            allows_slash: false,
             once: false,
             creates_session: false,
             starts_turn: false,
@@ -133,6 +136,12 @@ impl Route {
         self
     }
 
+    /// Also matches the path with a slash at the end.
+    pub const fn allows_slash(mut self) -> Self {
+        self.allows_slash = true;
+        self
+    }
+
     /// Creates the session if there is none.
     pub const fn creates_session(mut self) -> Self {
         self.creates_session = true;
@@ -155,6 +164,12 @@ impl Route {
     pub const fn once(mut self) -> Self {
         self.once = true;
         self
+    }
+
+    /// Returns the parameters of a percent-encoded path, if the path is the route's.
+    pub fn matches(&self, path: &str) -> Option<Params> {
+        let without_slash = path.strip_suffix('/').filter(|_| self.allows_slash);
+        matches(self.path, without_slash.unwrap_or(path))
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::face::{Face, WriteProblem};
 use super::faces::{a2a, ag_ui, chat_completions, mcp, openai, responses, ui_stream};
-use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
@@ -105,8 +104,12 @@ pub static ROUTES: &[Route] = &[
     about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),
     Route::new(GET, "/.well-known/agent-card.json", Handler::Public(run!(a2a::of_deployment))),
     Route::new(GET, "/a2a/{agent}/.well-known/agent-card.json", Handler::Public(run!(a2a::of_agent))),
-    split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)).serves_readers(),
-    split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)).serves_readers(),
+    split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run))
+        .serves_readers()
+        .allows_slash(),
+    split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run))
+        .serves_readers()
+        .allows_slash(),
     face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
     split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)).names_provider(),
     Route::new(
@@ -209,13 +212,13 @@ pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
                 || matches!(route.handler, Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..)));
         route.method == method || is_head
     };
-    let found = |route| Some(RouteMatch { route, params: matches(route.path, path)? });
+    let found = |route| Some(RouteMatch { route, params: route.matches(path)? });
     ROUTES.iter().filter(serves).find_map(found).ok_or_else(|| not_found(method, path))
 }
 
 /// The problem of a method and a path that have no route.
 fn not_found(method: &Method, path: &str) -> Problem {
-    let others = ROUTES.iter().filter(|route| matches(route.path, path).is_some());
+    let others = ROUTES.iter().filter(|route| route.matches(path).is_some());
     let allow: Vec<&str> = others.map(|route| route.method.as_str()).collect();
     if allow.is_empty() {
         return Problem::not_found("route");
@@ -286,6 +289,16 @@ mod tests {
         assert_eq!(found(GET, "/v1/workspace/files").0, "/v1/workspace/files");
         let problem = find(&GET, "/v1/workspace/files/").map(drop).expect_err("no file");
         assert_eq!(problem.code, ErrorCode::NotFound);
+    }
+
+    #[test]
+    fn addresses_of_agents_may_end_with_a_slash() {
+        for path in ["/a2a", "/a2a/"] {
+            assert_eq!(found(POST, path).0, "/a2a");
+        }
+        let (path, found) = found(POST, "/a2a/research/");
+        assert_eq!((path, found.params.get("agent")), ("/a2a/{agent}", "research"));
+        assert!(find(&POST, "/a2a//").is_err());
     }
 
     #[test]

@@ -221,6 +221,11 @@ fn a_task_is_followed_and_canceled() {
     let before = read_events(&stage, &mut open, 300);
     let before: Vec<_> = before.into_iter().map(|event| event["result"].clone()).collect();
     assert!(!collected(&before)[0].is_empty(), "what was said before");
+    let begun = &before[0]["task"];
+    assert_eq!(
+        (&begun["status"]["state"], &begun["artifacts"]),
+        (&json!("TASK_STATE_WORKING"), &Value::Null)
+    );
     let queued = ask(&stage, "SendMessage", &{
         let mut params = says(text("/say later"));
         params["configuration"] = json!({"returnImmediately": true});
@@ -239,6 +244,52 @@ fn a_task_is_followed_and_canceled() {
     for (method, code) in [("CancelTask", -32002), ("SubscribeToTask", -32004)] {
         assert_eq!(ask(&stage, method, &id)["error"]["code"], json!(code));
     }
+}
+
+/// STREAM-SUB-002 and STREAM-ORDER-003 of the TCK.
+#[test]
+fn the_streams_of_a_task_that_waits_are_equal_and_last_until_it_ends() {
+    let (stage, task) = waiting();
+    let id = json!({"id": task["id"]});
+    let subscribed = || stream(exchange(&stage, asked("SubscribeToTask", &id)).unwrap());
+    let mut first = subscribed();
+    stage.live(ms(5_000));
+    let mut second = subscribed();
+    let read = |open: &mut _| -> Vec<Value> {
+        read_events(&stage, open, 1_000).into_iter().map(|event| event["result"].clone()).collect()
+    };
+    for open in [&mut first, &mut second] {
+        assert_eq!(read(open), [json!({ "task": task })], "the task as it was when it began to wait");
+    }
+    // In another client.
+    exchange(
+        &stage,
+        request("POST /v1/sessions/s/approvals/c1", "", &[], json!({"decision": "approve"}).to_string()),
+    )
+    .unwrap();
+    let [first, second] = [read(&mut first), read(&mut second)];
+    assert_eq!(states(&first), ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
+    assert_eq!((collected(&first), &first), (vec!["Done".to_owned()], &second));
+}
+
+#[test]
+fn the_time_of_a_status_that_waits_is_when_the_task_began_to_wait() {
+    let script =
+        |_: &ModelRequest| answer(["c1", "c2"].map(|id| call(id, "write_it", json!({"key": id}))).to_vec());
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.tools.insert("write_it".into(), Policy::Ask);
+    });
+    let body = ask(&stage, "SendMessage", &says(text("write")));
+    let task = task_of(&body);
+    stage.live(ms(5_000));
+    let one = json!([{"data": {"callId": "c1", "approved": true}}]);
+    let results = stream_of(&stage, "SendStreamingMessage", &answers(task, one));
+    let status = &results.last().unwrap()["statusUpdate"]["status"];
+    let pending = status["message"]["parts"][1]["data"]["pending"].as_array().unwrap();
+    assert_eq!((pending.len(), &pending[0]["callId"]), (1, &json!("c2")));
+    assert_eq!(status["timestamp"], task["status"]["timestamp"]);
 }
 
 #[test]

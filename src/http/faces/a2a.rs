@@ -152,11 +152,11 @@ async fn serve(call: &Call<'_>, asked: Rc<Asked>) -> Result<Response, Fault> {
             respond(&asked, &task.view(None, true))
         }
         Method::Subscribe => {
-            let (id, task) = own_task(call, &asked.params::<OneTask>()?.id).map_err(fault)?;
+            let (_, task) = own_task(call, &asked.params::<OneTask>()?.id).map_err(fault)?;
             if task.state.is_final() {
                 return Err(Fault::over(-32004, "UNSUPPORTED_OPERATION", &asked.id));
             }
-            subscribe(call, &id, &asked).await.map_err(fault)
+            subscribe(call, task, &asked).await.map_err(fault)
         }
         Method::CreatePush => {
             let config: PushConfig = asked.params()?;
@@ -271,16 +271,14 @@ async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
     Ok(task)
 }
 
-/// Follows a task from its start.
-async fn subscribe(call: &Call<'_>, id: &TaskId, asked: &Rc<Asked>) -> Result<Response, Problem> {
+/// Follows a task until it ends: first the task as it is, then its changes.
+async fn subscribe(call: &Call<'_>, task: Task, asked: &Rc<Asked>) -> Result<Response, Problem> {
     let session = call.session()?;
+    let turn = task.id.turn.clone();
     let format = Rc::new(Format { streams: true, ..Format::new(call, asked) });
-    let subscription = match session.is_current_turn(&id.turn) {
-        true => TurnSubscription::current(call, session, &id.turn, format)?,
-        // In the queue.
-        false => TurnSubscription::replay(call, session, &id.turn, format, 0)?,
-    };
-    subscription.respond(session).await
+    let mut writer = Writer::new(Rc::clone(asked), task);
+    writer.outlasts_waits = true;
+    TurnSubscription::following(call, session, &turn, Box::new(writer), format)?.respond(session).await
 }
 
 /// How the task of a request is written.
