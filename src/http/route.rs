@@ -26,6 +26,20 @@ pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session, without reading the session first.
 pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
 
+/// Converts an async function into the function pointer of a [`Handler`].
+macro_rules! run {
+    ($handler:path) => {
+        |call| Box::pin($handler(call))
+    };
+}
+pub(super) use run;
+
+pub(super) const GET: Method = Method::GET;
+pub(super) const POST: Method = Method::POST;
+pub(super) const PUT: Method = Method::PUT;
+pub(super) const PATCH: Method = Method::PATCH;
+pub(super) const DELETE: Method = Method::DELETE;
+
 /// Where a request of another protocol is handled.
 pub enum Split {
     /// In the gateway.
@@ -171,6 +185,43 @@ impl Route {
         let without_slash = path.strip_suffix('/').filter(|_| self.allows_slash);
         matches(self.path, without_slash.unwrap_or(path))
     }
+}
+
+/// A route of another protocol that posts a message.
+pub const fn face(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    handler: SessionHandler,
+) -> Route {
+    about(method, path, scope, face, handler).creates_session().starts_turn()
+}
+
+/// A route of another protocol about something that exists.
+pub const fn about(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    handler: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Face(scope, face, handler)).problems(face.problem)
+}
+
+/// A route of another protocol, whose requests the gateway or a session handles.
+pub const fn split(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    at_gateway: SplitHandler,
+    in_session: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Split(scope, face, at_gateway, in_session))
+        .problems(face.problem)
+        .creates_session()
+        .starts_turn()
 }
 
 /// The route of a request, and the parameters of its path.

@@ -5,6 +5,8 @@ mod card;
 mod list;
 mod message;
 mod modes;
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod push;
 mod rpc;
 mod task;
@@ -13,6 +15,8 @@ mod writer;
 pub use self::card::{of_agent, of_deployment};
 use self::list::ListParams;
 use self::message::SendParams;
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 pub use self::push::PushSender;
 use self::push::{OneConfig, PushConfig};
 use self::rpc::{Asked, Fault, Method};
@@ -28,7 +32,7 @@ use crate::http::gateway::TenantCall;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response};
-use crate::http::route::Split;
+use crate::http::route::{GET, Handler, POST, Route, Split, run, split};
 use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
@@ -42,6 +46,16 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::{Rc, Weak};
+
+/// The routes.
+pub static ROUTES: &[Route] = &[
+    Route::new(GET, "/.well-known/agent-card.json", Handler::Public(run!(of_deployment))),
+    Route::new(GET, "/a2a/{agent}/.well-known/agent-card.json", Handler::Public(run!(of_agent))),
+    split(POST, "/a2a", Scope::Chat, &FACE, run!(at_gateway), run!(run)).serves_readers().allows_slash(),
+    split(POST, "/a2a/{agent}", Scope::Chat, &FACE, run!(at_gateway), run!(run))
+        .serves_readers()
+        .allows_slash(),
+];
 
 /// The face.
 pub static FACE: Face = Face { target, problem: rpc::problem };
