@@ -308,6 +308,12 @@ fn a_failed_turn_is_a_failed_task_and_an_unknown_one_is_not_found() {
     assert_eq!(ask(&stage, "SendMessage", &says(file))["error"]["code"], json!(-32602));
 }
 
+/// Returns the times of the statuses of a list of tasks.
+fn times(list: &Value) -> Vec<String> {
+    let tasks = list["result"]["tasks"].as_array().unwrap().iter();
+    tasks.map(|task| task["status"]["timestamp"].as_str().unwrap().to_owned()).collect()
+}
+
 /// Cases of the protocol's Technology Compatibility Kit (TCK), by their ids.
 #[test]
 fn mandatory_cases_of_the_tck() {
@@ -335,6 +341,25 @@ fn mandatory_cases_of_the_tck() {
     for accepted in [raw("image/png"), raw("application/octet-stream"), raw("")] {
         task_of(&ask(&stage, "SendMessage", &accepted));
     }
+    let new = |context: Value| {
+        let mut params = with("contextId", context);
+        params["message"]["parts"] = text("/say hi");
+        ask(&stage, "SendMessage", &params)["result"]["task"].take()
+    };
+    let (one, two) = (new(json!("s")), new(json!("")));
+    assert_eq!((&one["contextId"], &two["contextId"]), (&json!("s"), &json!("s")), "CORE-MULTI-001a, 002a");
+    assert_ne!(one["id"], two["id"], "CORE-MULTI-003");
+    for (id, field, value, code) in [
+        ("CORE-MULTI-004", "taskId", json!("trn_none.s"), -32001),
+        ("CORE-SEND-002", "taskId", one["id"].clone(), -32004),
+    ] {
+        assert_eq!(ask(&stage, "SendMessage", &with(field, value))["error"]["code"], json!(code), "{id}");
+    }
+    let mut other = with("taskId", one["id"].clone());
+    other["message"]["contextId"] = json!("another");
+    assert!(ask(&stage, "SendMessage", &other)["error"].is_object(), "CORE-MULTI-006");
+    let found = times(&ask(&stage, "ListTasks", &json!({"contextId": "s"})));
+    assert!(found.is_sorted_by(|a, b| a >= b), "CORE-LIST-003: {found:?}");
     // ProtoJSON: null is the default of a field, and an enum may be a number.
     let mut params = says(json!([{"raw": "dGNr", "mediaType": null, "filename": null}]));
     for (field, value) in [("role", json!(1)), ("contextId", Value::Null), ("taskId", Value::Null)] {

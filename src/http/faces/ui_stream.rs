@@ -62,6 +62,7 @@ fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {
 
 /// How a turn is written.
 struct UiStream {
+    session: SessionId,
     /// The names of the tools that the client runs.
     client_tools: Vec<String>,
     /// Whether the client has the message up to the last wait.
@@ -74,7 +75,13 @@ struct UiStream {
 
 impl UiStream {
     fn writer(&self, turn: &TurnId) -> Writer {
-        Writer::new(turn, self.client_tools.clone(), self.decided.clone(), self.answered.clone())
+        Writer::new(
+            &self.session,
+            turn,
+            self.client_tools.clone(),
+            self.decided.clone(),
+            self.answered.clone(),
+        )
     }
 }
 
@@ -114,7 +121,8 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     // A new message ends a turn that waits, and with it the tools of that turn.
     let continued = session.filter(|_| matches!(new, New::Results(_)));
     client_tools.extend(tools_of_clients(call, continued));
-    let format = UiStream { client_tools, is_continued: true, decided, answered };
+    let session_id = call.session_id.clone();
+    let format = UiStream { session: session_id, client_tools, is_continued: true, decided, answered };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
     {
@@ -167,7 +175,13 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
     let Some(turn) = turn else { return nothing() };
     let client_tools = tools_of_clients(call, Some(session));
-    let format = UiStream { client_tools, is_continued: false, decided: Vec::new(), answered: Vec::new() };
+    let format = UiStream {
+        session: call.session_id.clone(),
+        client_tools,
+        is_continued: false,
+        decided: Vec::new(),
+        answered: Vec::new(),
+    };
     TurnSubscription::current(call, session, &turn, Rc::new(format))?.respond(session).await
 }
 
