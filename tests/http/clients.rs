@@ -153,6 +153,11 @@ fn ai_sdk() {
 }
 
 #[test]
+fn ai_sdk_in_react() {
+    run(OTHERS, "use-chat.test.mjs");
+}
+
+#[test]
 fn subagents() {
     run_against(&Server::start(json!({"SUBAGENTS": "[]"})), OTHERS, "subagents.test.mjs");
 }
