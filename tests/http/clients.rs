@@ -279,6 +279,11 @@ fn openai_responses() {
 }
 
 #[test]
+fn openai_responses_over_a_socket() {
+    run(OTHERS, "responses-ws.test.mjs");
+}
+
+#[test]
 fn typescript() {
     run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "clients/ts", "test/client.test.mjs");
 }
