@@ -43,6 +43,7 @@ conform: setup ## compares the real Worker with its OpenAPI document, with rando
 
 fmt: ## formats the code
 	@cargo fmt
+	@rustfmt src/http/faces/*.rs # which a macro declares
 
 lint: ## checks formatting and clippy, as `make test` does
 	@scripts/lint.sh

@@ -19,6 +19,9 @@ const MAX_AGENTS: usize = 100;
 /// Maximum size of the stored versions of a tenant's agents that are not deleted, in bytes (64 MiB).
 const MAX_STORED: u64 = 64 << 20;
 
+/// What users of an agent may know of its modes, to switch between them.
+const PUBLIC_OF_MODE: [&str; 5] = ["id", "name", "description", "default", "transitions_to"];
+
 /// `GET /v1/agents`, in the order of their ids.
 pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let agents = &call.gateway.agents;
@@ -250,7 +253,11 @@ fn shown(
     view.entry("name").or_insert_with(|| json!(agent));
     if !call.caller.scopes.allow(Scope::Admin) {
         // Instructions and rules are not for the users of an agent.
-        view.retain(|field, _| ["name", "description", "created_at"].contains(&field.as_str()));
+        view.retain(|field, _| ["name", "description", "created_at", "modes"].contains(&field.as_str()));
+        let modes = view.get_mut("modes").and_then(Value::as_array_mut).into_iter().flatten();
+        for mode in modes.filter_map(Value::as_object_mut) {
+            mode.retain(|field, _| PUBLIC_OF_MODE.contains(&field.as_str()));
+        }
     }
     view.insert("id".into(), json!(agent));
     view.insert("version".into(), json!(version));

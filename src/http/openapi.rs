@@ -14,10 +14,13 @@ mod sessions;
 mod shapes;
 mod tenant;
 
-use self::operation::{Content, JSON, Operation, Success, id, user};
+use self::operation::{Content, Success, id, user};
+pub(super) use self::operation::{ErrorForm, JSON, Operation};
+pub(super) use self::protocols::{POSTS, socket};
 use self::schemas::{Components, Schemas};
+pub(super) use self::shapes::{Aborted, Foreign};
 use super::route::{Handler, Route};
-use super::routes::ROUTES;
+use super::routes;
 use crate::types::Scope;
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -74,7 +77,7 @@ pub fn document() -> Result<String, Incomplete> {
     let groups = groups();
     let tags: Vec<_> =
         groups.iter().map(|(name, text, _)| json!({ "name": name, "description": text })).collect();
-    let mut rest: Vec<&Route> = ROUTES.iter().collect();
+    let mut rest: Vec<&Route> = routes::all().collect();
     let (mut operations, mut surplus) = (Vec::new(), Vec::new());
     for (tag, _, described) in groups {
         for operation in described {

@@ -3,7 +3,7 @@
 use super::face::{Face, WriteProblem};
 use super::faces::socket::SocketFormat;
 use super::gateway::{GatewayCall, TenantCall};
-use super::pattern::Params;
+use super::pattern::{Params, matches};
 use super::response::{self, Response};
 use super::session::call::{Call, SessionRequest};
 use crate::agent::SessionHost;
@@ -25,6 +25,20 @@ pub type SplitHandler = for<'a> fn(&'a TenantCall<'a>) -> LocalBoxFuture<'a, Res
 pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session, without reading the session first.
 pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
+
+/// Converts an async function into the function pointer of a [`Handler`].
+macro_rules! run {
+    ($handler:path) => {
+        |call| Box::pin($handler(call))
+    };
+}
+pub(super) use run;
+
+pub(super) const GET: Method = Method::GET;
+pub(super) const POST: Method = Method::POST;
+pub(super) const PUT: Method = Method::PUT;
+pub(super) const PATCH: Method = Method::PATCH;
+pub(super) const DELETE: Method = Method::DELETE;
 
 /// Where a request of another protocol is handled.
 pub enum Split {
@@ -80,6 +94,8 @@ pub struct Route {
     pub serves_readers: bool,
     /// Whether a `?ticket=` is accepted in place of a key.
     pub accepts_ticket: bool,
+    /// Whether the path may end with a slash, because clients of the protocol append one to the address.
+    pub allows_slash: bool,
     /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
     /// is read-only, or its handler stores the response itself.
     pub once: bool,
@@ -102,6 +118,7 @@ impl Route {
             names_provider: false,
             serves_readers: false,
             accepts_ticket: false,
+            allows_slash: false,
             once: false,
             creates_session: false,
             starts_turn: false,
@@ -133,6 +150,12 @@ impl Route {
         self
     }
 
+    /// Also matches the path with a slash at the end.
+    pub const fn allows_slash(mut self) -> Self {
+        self.allows_slash = true;
+        self
+    }
+
     /// Creates the session if there is none.
     pub const fn creates_session(mut self) -> Self {
         self.creates_session = true;
@@ -156,6 +179,49 @@ impl Route {
         self.once = true;
         self
     }
+
+    /// Returns the parameters of a percent-encoded path, if the path is the route's.
+    pub fn matches(&self, path: &str) -> Option<Params> {
+        let without_slash = path.strip_suffix('/').filter(|_| self.allows_slash);
+        matches(self.path, without_slash.unwrap_or(path))
+    }
+}
+
+/// A route of another protocol that posts a message.
+pub const fn face(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    handler: SessionHandler,
+) -> Route {
+    about(method, path, scope, face, handler).creates_session().starts_turn()
+}
+
+/// A route of another protocol about something that exists.
+pub const fn about(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    handler: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Face(scope, face, handler)).problems(face.problem)
+}
+
+/// A route of another protocol, whose requests the gateway or a session handles.
+pub const fn split(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    face: &'static Face,
+    at_gateway: SplitHandler,
+    in_session: SessionHandler,
+) -> Route {
+    Route::new(method, path, Handler::Split(scope, face, at_gateway, in_session))
+        .problems(face.problem)
+        .creates_session()
+        .starts_turn()
 }
 
 /// The route of a request, and the parameters of its path.

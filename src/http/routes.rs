@@ -1,35 +1,24 @@
 //! The route table: every path of the API, the scope it needs, and its handler. The gateway and the objects of
-//! sessions use the same table.
+//! sessions use the same table. The routes of other protocols are in their [`faces`].
 
-use super::face::{Face, WriteProblem};
-use super::faces::{a2a, ag_ui, chat_completions, mcp, openai, responses, ui_stream};
-use super::pattern::matches;
+use super::face::WriteProblem;
+use super::faces::{self, openai};
 use super::response::{self, Response};
-use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
+use super::route::{
+    DELETE, GET, GatewayHandler, Handler, PATCH, POST, PUT, Route, RouteMatch, SessionHandler, TenantHandler,
+    run,
+};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
 use super::{
-    agents, audit, consent, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills,
-    tenants, tickets, usage, users, workspace,
+    agents, audit, consent, export, keys, lists, memory, moves, pending, ready, secrets, skills, tenants,
+    tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
 
-/// Converts an async function into the function pointer of a [`Handler`].
-macro_rules! run {
-    ($handler:path) => {
-        |call| Box::pin($handler(call))
-    };
-}
-
-const GET: Method = Method::GET;
-const POST: Method = Method::POST;
-const PUT: Method = Method::PUT;
-const PATCH: Method = Method::PATCH;
-const DELETE: Method = Method::DELETE;
-
-/// All routes.
-pub static ROUTES: &[Route] = &[
+/// The routes of the native API.
+static ROUTES: &[Route] = &[
     Route::new(GET, "/healthz", Handler::Public(run!(lists::health))),
     Route::new(GET, "/readyz", Handler::Public(run!(ready::ready))),
     Route::new(GET, "/openapi.json", Handler::Public(run!(lists::openapi))),
@@ -92,32 +81,6 @@ pub static ROUTES: &[Route] = &[
     session(POST, "/v1/sessions/{id}/attachments", Chat, run!(artifacts::attach)).once(),
     session(POST, "/v1/sessions/{id}/approvals/{call_id}", Chat, run!(decisions::approve)).once(),
     session(POST, "/v1/sessions/{id}/answers/{call_id}", Chat, run!(decisions::answer)).once(),
-    face(POST, "/v1/chat/completions", Chat, &chat_completions::FACE, run!(chat_completions::create)),
-    face(POST, "/v1/responses", Chat, &responses::CREATE, run!(responses::create)),
-    about(GET, "/v1/responses/{response}", Read, &responses::ONE, run!(responses::show)),
-    about(DELETE, "/v1/responses/{response}", Chat, &responses::ONE, run!(responses::delete)),
-    about(POST, "/v1/responses/{response}/cancel", Chat, &responses::ONE, run!(responses::cancel)),
-    about(GET, "/v1/responses/{response}/input_items", Read, &responses::ONE, run!(responses::input_items)),
-    Route::new(GET, "/v1/responses", Handler::Socket(&responses::ResponsesSocket)).problems(openai::problem),
-    Route::new(GET, "/api/chat", Handler::Socket(&ui_stream::ChatSocket)),
-    face(POST, "/api/chat", Chat, &ui_stream::POST, run!(ui_stream::post)),
-    about(GET, "/api/chat/{id}/stream", Read, &ui_stream::ONE, run!(ui_stream::resume)),
-    about(POST, "/api/chat/{id}/stop", Chat, &ui_stream::ONE, run!(ui_stream::stop)),
-    Route::new(GET, "/.well-known/agent-card.json", Handler::Public(run!(a2a::of_deployment))),
-    Route::new(GET, "/a2a/{agent}/.well-known/agent-card.json", Handler::Public(run!(a2a::of_agent))),
-    split(POST, "/a2a", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)).serves_readers(),
-    split(POST, "/a2a/{agent}", Chat, &a2a::FACE, run!(a2a::at_gateway), run!(a2a::run)).serves_readers(),
-    face(POST, "/ag-ui", Chat, &ag_ui::FACE, run!(ag_ui::run)),
-    split(POST, "/mcp", Read, &mcp::FACE, run!(mcp::handle), run!(mcp::in_session)).names_provider(),
-    Route::new(
-        GET,
-        "/mcp",
-        Handler::Split(Read, &mcp::FACE, run!(mcp::resume::at_gateway), run!(mcp::resume::in_session)),
-    )
-    .problems(mcp::FACE.problem)
-    .names_provider(),
-    Route::new(GET, "/.well-known/oauth-protected-resource", Handler::Public(run!(oauth::metadata))),
-    Route::new(GET, "/.well-known/oauth-protected-resource/mcp", Handler::Public(run!(oauth::metadata))),
     tenant(GET, "/v1/workspace/files", Read, run!(workspace::list)),
     tenant(GET, "/v1/workspace/files/{path*}", Read, run!(workspace::read)),
     tenant(PUT, "/v1/workspace/files/{path*}", Chat, run!(workspace::write)),
@@ -147,49 +110,17 @@ pub static ROUTES: &[Route] = &[
     operator(DELETE, "/v1/admin/tenants/{tenant}/keys/{key}", run!(keys::delete)),
 ];
 
+/// Returns all routes: those of the native API, and those of each face.
+pub fn all() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().chain(faces::ROUTES.iter().copied().flatten())
+}
+
 const fn tenant(method: Method, path: &'static str, scope: Scope, handler: TenantHandler) -> Route {
     Route::new(method, path, Handler::Tenant(scope, handler))
 }
 
 const fn session(method: Method, path: &'static str, scope: Scope, handler: SessionHandler) -> Route {
     Route::new(method, path, Handler::Session(scope, handler))
-}
-
-/// A route of another protocol that posts a message.
-const fn face(
-    method: Method,
-    path: &'static str,
-    scope: Scope,
-    face: &'static Face,
-    handler: SessionHandler,
-) -> Route {
-    about(method, path, scope, face, handler).creates_session().starts_turn()
-}
-
-/// A route of another protocol about something that exists.
-const fn about(
-    method: Method,
-    path: &'static str,
-    scope: Scope,
-    face: &'static Face,
-    handler: SessionHandler,
-) -> Route {
-    Route::new(method, path, Handler::Face(scope, face, handler)).problems(face.problem)
-}
-
-/// A route of another protocol, whose requests the gateway or a session handles.
-const fn split(
-    method: Method,
-    path: &'static str,
-    scope: Scope,
-    face: &'static Face,
-    at_gateway: SplitHandler,
-    in_session: SessionHandler,
-) -> Route {
-    Route::new(method, path, Handler::Split(scope, face, at_gateway, in_session))
-        .problems(face.problem)
-        .creates_session()
-        .starts_turn()
 }
 
 const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -> Route {
@@ -209,13 +140,13 @@ pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
                 || matches!(route.handler, Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..)));
         route.method == method || is_head
     };
-    let found = |route| Some(RouteMatch { route, params: matches(route.path, path)? });
-    ROUTES.iter().filter(serves).find_map(found).ok_or_else(|| not_found(method, path))
+    let found = |route| Some(RouteMatch { route, params: route.matches(path)? });
+    all().filter(serves).find_map(found).ok_or_else(|| not_found(method, path))
 }
 
 /// The problem of a method and a path that have no route.
 fn not_found(method: &Method, path: &str) -> Problem {
-    let others = ROUTES.iter().filter(|route| matches(route.path, path).is_some());
+    let others = all().filter(|route| route.matches(path).is_some());
     let allow: Vec<&str> = others.map(|route| route.method.as_str()).collect();
     if allow.is_empty() {
         return Problem::not_found("route");
@@ -289,6 +220,16 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_agents_may_end_with_a_slash() {
+        for path in ["/a2a", "/a2a/"] {
+            assert_eq!(found(POST, path).0, "/a2a");
+        }
+        let (path, found) = found(POST, "/a2a/research/");
+        assert_eq!((path, found.params.get("agent")), ("/a2a/{agent}", "research"));
+        assert!(find(&POST, "/a2a//").is_err());
+    }
+
+    #[test]
     fn unknown_paths_differ_from_wrong_methods() {
         for path in ["/", "", "/v1", "/v1/sessions/", "/v1/sessions/a/b", "/v1/sessions/%FF", "/healthz/"] {
             assert_eq!(find(&GET, path).map(drop).expect_err(path).code, ErrorCode::NotFound);
@@ -299,15 +240,14 @@ mod tests {
 
     #[test]
     fn tickets_open_streams_only() {
-        let open = ROUTES.iter().filter(|route| route.accepts_ticket).map(|route| route.path);
+        let open = all().filter(|route| route.accepts_ticket).map(|route| route.path);
         assert_eq!(open.collect::<Vec<_>>(), ["/v1/sessions/{id}/events", "/v1/sessions/{id}/ws"]);
     }
 
     #[test]
     fn a_route_is_in_the_table_once() {
-        for (index, route) in ROUTES.iter().enumerate() {
-            let same =
-                ROUTES.iter().skip(index + 1).any(|o| (&o.method, o.path) == (&route.method, route.path));
+        for (index, route) in all().enumerate() {
+            let same = all().skip(index + 1).any(|o| (&o.method, o.path) == (&route.method, route.path));
             assert!(!same, "{} {}", route.method, route.path);
         }
     }

@@ -5,7 +5,7 @@ use super::{DocumentKey, Session, decode, encode};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
     CallId, CallStatus, ChildStatus, ChildWait, Decider, EventKind, Pending, Resolution, SessionId,
-    Suspension, TurnId, TurnPhase, TurnStatus, WaitKind,
+    Suspension, Timestamp, TurnId, TurnPhase, TurnStatus, WaitKind,
 };
 use serde_json::Value;
 
@@ -218,6 +218,16 @@ impl Session {
             }
         }
         Ok(None)
+    }
+
+    /// Returns when a turn last began to wait; `None` if it never did.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn waiting_since(&self, turn: &TurnId) -> Result<Option<Timestamp>, StoreError> {
+        let kinds = &["turn.waiting"];
+        let select = Select { turn: Some(turn), kinds, newest_first: true, ..Select::default() };
+        Ok(self.records(select).next().transpose()?.map(|record| record.at))
     }
 
     /// Returns the decisions and answers since a turn last began to wait.

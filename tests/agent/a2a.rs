@@ -221,6 +221,11 @@ fn a_task_is_followed_and_canceled() {
     let before = read_events(&stage, &mut open, 300);
     let before: Vec<_> = before.into_iter().map(|event| event["result"].clone()).collect();
     assert!(!collected(&before)[0].is_empty(), "what was said before");
+    let begun = &before[0]["task"];
+    assert_eq!(
+        (&begun["status"]["state"], &begun["artifacts"]),
+        (&json!("TASK_STATE_WORKING"), &Value::Null)
+    );
     let queued = ask(&stage, "SendMessage", &{
         let mut params = says(text("/say later"));
         params["configuration"] = json!({"returnImmediately": true});
@@ -241,6 +246,52 @@ fn a_task_is_followed_and_canceled() {
     }
 }
 
+/// STREAM-SUB-002 and STREAM-ORDER-003 of the TCK.
+#[test]
+fn the_streams_of_a_task_that_waits_are_equal_and_last_until_it_ends() {
+    let (stage, task) = waiting();
+    let id = json!({"id": task["id"]});
+    let subscribed = || stream(exchange(&stage, asked("SubscribeToTask", &id)).unwrap());
+    let mut first = subscribed();
+    stage.live(ms(5_000));
+    let mut second = subscribed();
+    let read = |open: &mut _| -> Vec<Value> {
+        read_events(&stage, open, 1_000).into_iter().map(|event| event["result"].clone()).collect()
+    };
+    for open in [&mut first, &mut second] {
+        assert_eq!(read(open), [json!({ "task": task })], "the task as it was when it began to wait");
+    }
+    // In another client.
+    exchange(
+        &stage,
+        request("POST /v1/sessions/s/approvals/c1", "", &[], json!({"decision": "approve"}).to_string()),
+    )
+    .unwrap();
+    let [first, second] = [read(&mut first), read(&mut second)];
+    assert_eq!(states(&first), ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
+    assert_eq!((collected(&first), &first), (vec!["Done".to_owned()], &second));
+}
+
+#[test]
+fn the_time_of_a_status_that_waits_is_when_the_task_began_to_wait() {
+    let script =
+        |_: &ModelRequest| answer(["c1", "c2"].map(|id| call(id, "write_it", json!({"key": id}))).to_vec());
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|own| {
+        own.tools.insert("write_it".into(), Policy::Ask);
+    });
+    let body = ask(&stage, "SendMessage", &says(text("write")));
+    let task = task_of(&body);
+    stage.live(ms(5_000));
+    let one = json!([{"data": {"callId": "c1", "approved": true}}]);
+    let results = stream_of(&stage, "SendStreamingMessage", &answers(task, one));
+    let status = &results.last().unwrap()["statusUpdate"]["status"];
+    let pending = status["message"]["parts"][1]["data"]["pending"].as_array().unwrap();
+    assert_eq!((pending.len(), &pending[0]["callId"]), (1, &json!("c2")));
+    assert_eq!(status["timestamp"], task["status"]["timestamp"]);
+}
+
 #[test]
 fn a_failed_turn_is_a_failed_task_and_an_unknown_one_is_not_found() {
     let refuse = |_: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Auth, "no key"))];
@@ -255,6 +306,12 @@ fn a_failed_turn_is_a_failed_task_and_an_unknown_one_is_not_found() {
     }
     let file = json!([{"text": "see"}, {"url": "https://example.com/a.png"}]);
     assert_eq!(ask(&stage, "SendMessage", &says(file))["error"]["code"], json!(-32602));
+}
+
+/// Returns the times of the statuses of a list of tasks.
+fn times(list: &Value) -> Vec<String> {
+    let tasks = list["result"]["tasks"].as_array().unwrap().iter();
+    tasks.map(|task| task["status"]["timestamp"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Cases of the protocol's Technology Compatibility Kit (TCK), by their ids.
@@ -284,6 +341,25 @@ fn mandatory_cases_of_the_tck() {
     for accepted in [raw("image/png"), raw("application/octet-stream"), raw("")] {
         task_of(&ask(&stage, "SendMessage", &accepted));
     }
+    let new = |context: Value| {
+        let mut params = with("contextId", context);
+        params["message"]["parts"] = text("/say hi");
+        ask(&stage, "SendMessage", &params)["result"]["task"].take()
+    };
+    let (one, two) = (new(json!("s")), new(json!("")));
+    assert_eq!((&one["contextId"], &two["contextId"]), (&json!("s"), &json!("s")), "CORE-MULTI-001a, 002a");
+    assert_ne!(one["id"], two["id"], "CORE-MULTI-003");
+    for (id, field, value, code) in [
+        ("CORE-MULTI-004", "taskId", json!("trn_none.s"), -32001),
+        ("CORE-SEND-002", "taskId", one["id"].clone(), -32004),
+    ] {
+        assert_eq!(ask(&stage, "SendMessage", &with(field, value))["error"]["code"], json!(code), "{id}");
+    }
+    let mut other = with("taskId", one["id"].clone());
+    other["message"]["contextId"] = json!("another");
+    assert!(ask(&stage, "SendMessage", &other)["error"].is_object(), "CORE-MULTI-006");
+    let found = times(&ask(&stage, "ListTasks", &json!({"contextId": "s"})));
+    assert!(found.is_sorted_by(|a, b| a >= b), "CORE-LIST-003: {found:?}");
     // ProtoJSON: null is the default of a field, and an enum may be a number.
     let mut params = says(json!([{"raw": "dGNr", "mediaType": null, "filename": null}]));
     for (field, value) in [("role", json!(1)), ("contextId", Value::Null), ("taskId", Value::Null)] {

@@ -121,6 +121,19 @@ fn tools_of_the_server_are_executed_by_the_provider() {
 }
 
 #[test]
+fn an_artifact_of_a_tool_is_a_file() {
+    let calls = || vec![call("c1", "echo", json!({"text": "x".repeat(20_000)}))];
+    let (stage, _) = Stage::scripted(calls_first(calls), |builder| builder);
+    let found = post(&stage, json!([user("go")]));
+    let output = found.iter().find(|chunk| chunk["type"] == "tool-output-available").unwrap();
+    let url = format!("/v1/sessions/s/artifacts/{}", output["output"]["ref"].as_str().unwrap());
+    let file = found.iter().find(|chunk| chunk["type"] == "file").unwrap();
+    assert_eq!((&file["url"], &file["mediaType"]), (&json!(url), &output["output"]["mime_type"]));
+    let artifact = exchange(&stage, request(&format!("GET {url}"), "", &[], String::new())).unwrap();
+    assert_eq!(status(&artifact), 200);
+}
+
+#[test]
 fn an_approval_continues_the_same_message() {
     let calls = || vec![call("c1", "write_it", json!({"key": "k"}))];
     for approved in [true, false] {

@@ -216,10 +216,14 @@ test("several chats over one WebSocket: text, an approval, a page that returns, 
   await native(`/v1/sessions/${other.id}`, {
     method: "PATCH", body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
   });
-  await other.chat.sendMessage({ text: '/tool echo {"text": "a"}' });
-  const [part] = tools(other.chat.lastMessage);
-  await other.chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
-  await until(() => other.chat.status === "ready" && text(other.chat.lastMessage));
+  for (const [approved, state] of [[true, "output-available"], [false, "output-denied"]]) {
+    await other.chat.sendMessage({ text: '/tool echo {"text": "a"}' });
+    const [part] = tools(other.chat.lastMessage);
+    await other.chat.addToolApprovalResponse({ id: part.approval.id, approved });
+    await until(() => other.chat.status === "ready" && tools(other.chat.lastMessage)[0].state === state && text(other.chat.lastMessage));
+  }
+  await other.chat.sendMessage({ text: `/say Seen\n${"x".repeat(900_000)}` });
+  assert.equal(text(other.chat.lastMessage), "Seen");
   one.chat.sendMessage({ text: "/slow 20 80" });
   await until(() => one.chat.messages.length === 4 && text(one.chat.lastMessage).split(/\s+/).length > 5);
   const second = chat({ id: one.id, transport: socket(t), messages: one.chat.messages.slice(0, 3) });

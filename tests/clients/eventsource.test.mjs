@@ -77,13 +77,16 @@ async function follow(types, session = {}) {
   return { id, events: collect(open(url, id, "?after=0"), types) };
 }
 
-test("a call waits for approval, and the same stream has the rest of the turn", async () => {
-  const { id, events } = await follow(["turn.waiting", "approval.decided", "tool.completed"],
-    { permissions: { tools: { echo: "ask" } } });
-  const { pending: [call] } = await native(`/v1/sessions/${id}/messages`, { content: '/tool echo {"text": "a"}' });
-  await native(`/v1/sessions/${id}/approvals/${call.call_id}`, { decision: "approve" });
-  assert.deepEqual((await events).map(({ type }) => type),
-    ["turn.waiting", "approval.decided", "tool.completed", "turn.completed"]);
+test("a call waits for approval or a refusal, and the same stream has the rest of the turn", async () => {
+  for (const [decision, outcome] of [["approve", "result"], ["decline", "denied"]]) {
+    const { id, events } = await follow(["turn.waiting", "approval.decided", "tool.completed"],
+      { permissions: { tools: { echo: "ask" } } });
+    const { pending: [call] } = await native(`/v1/sessions/${id}/messages`, { content: '/tool echo {"text": "a"}' });
+    await native(`/v1/sessions/${id}/approvals/${call.call_id}`, { decision });
+    const found = await events;
+    assert.deepEqual(found.map(({ type }) => type), ["turn.waiting", "approval.decided", "tool.completed", "turn.completed"]);
+    assert.deepEqual([found[1].decision, found[2].outcome], [decision, outcome]);
+  }
 });
 
 test("a tool of the client waits for its result, and the same stream has the rest of the turn", async () => {
@@ -120,7 +123,9 @@ test("an abort, and an error after text", async () => {
   assert.match(text(events), /This response/);
 });
 
-test("a session that does not exist", async () => {
+test("an agent, a model and a session that do not exist", async () => {
+  assert.equal((await native("/v1/sessions", { agent: "missing" })).code, "unknown_agent");
+  assert.equal((await native("/v1/sessions", { model: "missing/model" })).status, 422);
   const source = open(url, randomUUID());
   const { code } = await new Promise((resolve) => source.addEventListener("error", resolve));
   source.close();

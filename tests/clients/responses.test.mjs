@@ -120,21 +120,23 @@ test("a message to a busy conversation has an id at once", async () => {
   assert.equal((await client.responses.retrieve(created.id)).output_text, "Later");
 });
 
-test("an approval", async () => {
-  const first = await client.responses.create({ model, input: "/say hi" });
-  await native(`/v1/sessions/${session(first)}`, {
+test("an approval and a refusal", async () => {
+  let last = await client.responses.create({ model, input: "/say hi" });
+  await native(`/v1/sessions/${session(last)}`, {
     method: "PATCH", headers: { "content-type": "application/json" },
     body: JSON.stringify({ permissions: { tools: { echo: "ask" } } }),
   });
-  const asked = await client.responses.create({
-    model, input: '/tool echo {"text": "approved"}', previous_response_id: first.id,
-  });
-  const request = asked.output.find((item) => item.type === "mcp_approval_request");
-  const done = await client.responses.create({
-    model, previous_response_id: asked.id,
-    input: [{ type: "mcp_approval_response", approval_request_id: request.id, approve: true }],
-  });
-  assert.match(done.output_text, /approved/);
+  for (const approve of [true, false]) {
+    const asked = await client.responses.create({
+      model, input: `/tool echo {"text": "ran"}${approve ? "" : "\n/then /say Fine"}`, previous_response_id: last.id,
+    });
+    const request = asked.output.find((item) => item.type === "mcp_approval_request");
+    last = await client.responses.create({
+      model, previous_response_id: asked.id,
+      input: [{ type: "mcp_approval_response", approval_request_id: request.id, approve }],
+    });
+    assert.match(last.output_text, approve ? /ran/ : /^Fine$/);
+  }
 });
 
 test("in the background: follow from a number, cancel", async () => {

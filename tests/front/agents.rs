@@ -52,6 +52,16 @@ fn each_push_is_a_version_and_an_earlier_one_can_be_activated() {
     assert_eq!((version(&shown), &shown.body["name"]), (2, &json!("Support")));
     assert!(same.body.get("model").is_none(), "{}", same.body);
     assert!(shown.body.get("instructions").is_none(), "instructions are not for users: {}", shown.body);
+    let deployment = stage.answer(get("/v1/agents/default").bearer(&user)).body;
+    let modes = deployment["modes"].as_array().unwrap();
+    assert_eq!(
+        (&modes[0]["id"], &modes[0]["default"], &modes[1]["id"]),
+        (&json!("build"), &json!(true), &json!("plan"))
+    );
+    assert!(
+        modes.iter().all(|mode| mode.get("instructions").is_none()),
+        "nor are those of a mode: {deployment}"
+    );
     let old = stage.answer(get("/v1/agents/support?version=1").bearer(&admin));
     assert_eq!((version(&old), &old.body["instructions"]), (1, &json!("Be brief.")));
     let back = stage.answer(post("/v1/agents/support/versions/1/activate").bearer(&admin));

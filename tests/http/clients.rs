@@ -153,6 +153,11 @@ fn ai_sdk() {
 }
 
 #[test]
+fn ai_sdk_in_react() {
+    run(OTHERS, "use-chat.test.mjs");
+}
+
+#[test]
 fn subagents() {
     run_against(&Server::start(json!({"SUBAGENTS": "[]"})), OTHERS, "subagents.test.mjs");
 }
@@ -271,6 +276,11 @@ fn openai_chat_completions() {
 #[test]
 fn openai_responses() {
     run(OTHERS, "responses.test.mjs");
+}
+
+#[test]
+fn openai_responses_over_a_socket() {
+    run(OTHERS, "responses-ws.test.mjs");
 }
 
 #[test]

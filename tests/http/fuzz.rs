@@ -13,7 +13,7 @@ use self::{
 };
 use crate::jwt::signer::Signer;
 use crate::support::{Client, PATIENCE, Response, Server};
-use edge_harness::http::{route::Handler, routes::ROUTES};
+use edge_harness::http::{route::Handler, routes};
 use fastrand::Rng;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
@@ -174,8 +174,9 @@ fn session_of(path: &str) -> Option<&str> {
 
 /// Sends one request.
 fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (Sent, Received) {
+    let routes: Vec<_> = routes::all().collect();
     let route = loop {
-        let route = &ROUTES[rng.usize(..ROUTES.len())];
+        let route = routes[rng.usize(..routes.len())];
         // More messages and fewer deletions, so that there is something to read.
         let weight = match (route.method.as_str(), &route.handler) {
             (_, Handler::Operator(_) | Handler::Public(_)) => 2,

@@ -2,7 +2,7 @@
 //! operator, valid and invalid ones. `scripts/schemathesis.sh` sends more of them.
 
 use crate::support::{ADMIN_KEY, Client, Folder, Server, shared};
-use edge_harness::http::routes::ROUTES;
+use edge_harness::http::routes;
 use serde_json::{Value, json};
 use std::{env, path::PathBuf, process::Command};
 
@@ -87,7 +87,7 @@ fn the_worker_conforms_to_its_document() {
         "operator": ADMIN_KEY, "idle_tenant": "idle", "tenants": [tenant(&server, "north"), tenant(&server, "south")],
     });
     let total = env::var("EXAMPLES").ok().map(|total| total.parse::<usize>().expect("EXAMPLES is a number"));
-    let per_route = total.map_or(PER_ROUTE, |total| total.div_ceil(ROUTES.len()));
+    let per_route = total.map_or(PER_ROUTE, |total| total.div_ceil(routes::all().count()));
     let phases = if total.is_some() { "examples,coverage,fuzzing" } else { "examples,fuzzing" };
     let url = format!("http://{}", server.address());
     let folder = Folder::create();

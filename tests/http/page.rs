@@ -5,7 +5,11 @@ use serde_json::json;
 
 #[test]
 fn in_chromium() {
-    run_against(&Server::start(json!({"SUBAGENTS": "[]"})), "web", "test/page.test.mjs");
+    run_against(
+        &Server::start(json!({"SUBAGENTS": "[]", "BACKGROUND_TASKS": "on"})),
+        "web",
+        "test/page.test.mjs",
+    );
 }
 
 #[test]

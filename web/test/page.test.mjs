@@ -198,6 +198,45 @@ test("a plan is approved, tasks and the mode are shown", async (t) => {
   await shows(page, "The mode is now “plan”.");
 });
 
+test("the modes are those of the agent", async (t) => {
+  const agent = `modes-${randomUUID().slice(0, 8)}`;
+  const modes = [
+    { id: "draft", name: "Draft", default: true, transitions_to: ["final"] }, { id: "final", name: "Final" }, { id: "hidden" },
+  ];
+  await client.request("PUT", `/v1/agents/${agent}`, { json: { instructions: "Be brief.", modes } });
+  const page = await openSession(t, await client.createSession({ agent }));
+  const mode = page.getByLabel("Mode");
+  await page.locator(".mode option").getByText("Draft", { exact: true }).waitFor({ state: "attached" });
+  assert.deepEqual(await mode.locator("option").allTextContents(), ["Draft", "Final"]);
+  await mode.selectOption("final");
+  await shows(page, "The mode is now “final”.");
+  assert.deepEqual(await mode.locator("option").allTextContents(), ["Draft", "Final", "hidden"]);
+  await client.request("DELETE", `/v1/agents/${agent}`);
+});
+
+test("background tasks are listed and canceled", async (t) => {
+  const session = await client.createSession({ permissions: { tools: { current_time: "ask" } } });
+  const page = await openSession(t, session);
+  const spawn = (task, label) => `/tool agent_spawn ${JSON.stringify({ agent_id: "general-purpose", task, label, timeout_seconds: 0 })}`;
+  await say(page, [spawn("/say soon", "Quick"), spawn('/tool sleep {"ms": 60000}', "Slow")].join("\n"));
+  const listed = (name) => page.locator(".background li").filter({ hasText: name });
+  await listed("Quick").getByText("completed").waitFor();
+  await listed("Slow").getByText("running").waitFor();
+  await shows(page, "Background tasks: 1 of 2 in progress");
+  await accessible(page, "background tasks");
+  await page.getByRole("button", { name: "Cancel Slow" }).click();
+  // The list closes when nothing is in progress.
+  await shows(page, "Background tasks: 0 of 2 in progress");
+  await page.reload();
+  await page.locator(".background summary").click();
+  await listed("Slow").getByText("canceled").waitFor();
+  await say(page, spawn("/tool current_time {}", "Careful"));
+  await listed("Careful").getByText("waits for you").waitFor();
+  await page.getByRole("link", { name: "Careful" }).click();
+  await page.getByRole("button", { name: "Approve", exact: true }).click();
+  await idle(page);
+});
+
 test("a running turn: queue, remove, interrupt, stop", async (t) => {
   const session = await client.createSession();
   const page = await openSession(t, session);

@@ -304,6 +304,24 @@ test("errors have one form", async () => {
   assert.deepEqual([failed.status, failed.error.code, failed.error.retryable], ["failed", "provider_auth", false]);
 });
 
+test("several tools at once, one that takes seconds, and an error after text", async () => {
+  const turn = session().send('/tool echo {"text": "a"}\n/tool echo {"text": "b"}\n/then /tool sleep {"ms": 4000}');
+  const outcomes = (await all(turn)).filter(({ type }) => type === "tool.completed").map(({ outcome }) => outcome);
+  assert.deepEqual(outcomes, ["result", "result", "result"]);
+  assert.match((await turn.result()).reply.text, /slept 4000 ms/);
+  const events = await all(session().send("/fail cut"));
+  assert.ok(streamed(events).length > 0);
+  assert.equal(events.at(-1).type, "turn.failed");
+});
+
+test("an unknown agent, and big messages", async () => {
+  const code = (expected) => (error) => error.code === expected;
+  await assert.rejects(client.createSession({ agent: "missing" }), code("unknown_agent"));
+  const big = await session().send(`/say Seen\n${"x".repeat(900_000)}`).result();
+  assert.equal(big.reply.text, "Seen");
+  await assert.rejects(session().send("x".repeat((1 << 20) + 1)).result(), (error) => /1 MiB/.test(error.detail));
+});
+
 test("a stream that its reader leaves ends; the turn does not", async () => {
   const own = session();
   const stop = new AbortController();

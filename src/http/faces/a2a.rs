@@ -5,6 +5,8 @@ mod card;
 mod list;
 mod message;
 mod modes;
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod push;
 mod rpc;
 mod task;
@@ -13,6 +15,8 @@ mod writer;
 pub use self::card::{of_agent, of_deployment};
 use self::list::ListParams;
 use self::message::SendParams;
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 pub use self::push::PushSender;
 use self::push::{OneConfig, PushConfig};
 use self::rpc::{Asked, Fault, Method};
@@ -28,7 +32,7 @@ use crate::http::gateway::TenantCall;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response};
-use crate::http::route::Split;
+use crate::http::route::{GET, Handler, POST, Route, Split, run, split};
 use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
@@ -42,6 +46,16 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::{Rc, Weak};
+
+/// The routes.
+pub static ROUTES: &[Route] = &[
+    Route::new(GET, "/.well-known/agent-card.json", Handler::Public(run!(of_deployment))),
+    Route::new(GET, "/a2a/{agent}/.well-known/agent-card.json", Handler::Public(run!(of_agent))),
+    split(POST, "/a2a", Scope::Chat, &FACE, run!(at_gateway), run!(run)).serves_readers().allows_slash(),
+    split(POST, "/a2a/{agent}", Scope::Chat, &FACE, run!(at_gateway), run!(run))
+        .serves_readers()
+        .allows_slash(),
+];
 
 /// The face.
 pub static FACE: Face = Face { target, problem: rpc::problem };
@@ -152,11 +166,11 @@ async fn serve(call: &Call<'_>, asked: Rc<Asked>) -> Result<Response, Fault> {
             respond(&asked, &task.view(None, true))
         }
         Method::Subscribe => {
-            let (id, task) = own_task(call, &asked.params::<OneTask>()?.id).map_err(fault)?;
+            let (_, task) = own_task(call, &asked.params::<OneTask>()?.id).map_err(fault)?;
             if task.state.is_final() {
                 return Err(Fault::over(-32004, "UNSUPPORTED_OPERATION", &asked.id));
             }
-            subscribe(call, &id, &asked).await.map_err(fault)
+            subscribe(call, task, &asked).await.map_err(fault)
         }
         Method::CreatePush => {
             let config: PushConfig = asked.params()?;
@@ -271,16 +285,14 @@ async fn cancel(call: &Call<'_>, id: &TaskId) -> Result<Task, Problem> {
     Ok(task)
 }
 
-/// Follows a task from its start.
-async fn subscribe(call: &Call<'_>, id: &TaskId, asked: &Rc<Asked>) -> Result<Response, Problem> {
+/// Follows a task until it ends: first the task as it is, then its changes.
+async fn subscribe(call: &Call<'_>, task: Task, asked: &Rc<Asked>) -> Result<Response, Problem> {
     let session = call.session()?;
+    let turn = task.id.turn.clone();
     let format = Rc::new(Format { streams: true, ..Format::new(call, asked) });
-    let subscription = match session.is_current_turn(&id.turn) {
-        true => TurnSubscription::current(call, session, &id.turn, format)?,
-        // In the queue.
-        false => TurnSubscription::replay(call, session, &id.turn, format, 0)?,
-    };
-    subscription.respond(session).await
+    let mut writer = Writer::new(Rc::clone(asked), task);
+    writer.outlasts_waits = true;
+    TurnSubscription::following(call, session, &turn, Box::new(writer), format)?.respond(session).await
 }
 
 /// How the task of a request is written.

@@ -1,8 +1,12 @@
 //! AG-UI: `POST /ag-ui`. A thread is a session; a run is a turn, or the part of a turn after an interrupt.
 
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod request;
 mod writer;
 
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 use self::request::{Asked, RunInput};
 use self::writer::Writer;
 use super::exchange::{Exchange, waiting};
@@ -13,6 +17,7 @@ use crate::http::owner::session_id;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response};
+use crate::http::route::{POST, Route, face, run};
 use crate::http::session::call::Call;
 use crate::http::session::feed;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
@@ -20,7 +25,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Projection},
 };
-use crate::types::{CallId, Part, Problem, Role, TurnId};
+use crate::types::{CallId, Part, Problem, Role, Scope, TurnId};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -35,6 +40,9 @@ use std::{
 const MAX_SNAPSHOT: usize = 200;
 /// Maximum size of the records of these messages, in bytes.
 const MAX_SNAPSHOT_BYTES: usize = 4 << 20;
+
+/// The routes.
+pub static ROUTES: &[Route] = &[face(POST, "/ag-ui", Scope::Chat, &FACE, run!(run))];
 
 /// The face.
 pub static FACE: Face = Face { target, problem: response::problem };

@@ -6,9 +6,13 @@
 //! client's tools find it.
 
 mod chunk;
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod request;
 
 use self::chunk::{Chunk, ChunkChoice, Head, MessageDelta};
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 use self::request::ChatRequest;
 use super::{
     children::flattened,
@@ -23,6 +27,7 @@ use crate::http::owner::session_id;
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response};
+use crate::http::route::{POST, Route, face, run};
 use crate::http::session::call::Call;
 use crate::http::session::feed;
 use crate::http::session::subscription::TurnFormat;
@@ -31,7 +36,8 @@ use crate::session::{
     hub::{ByteReceiver, Interrupted, Projection},
 };
 use crate::types::{
-    Delta, ErrorCode, EventKind, Pending, Problem, SessionId, StopReason, TurnEnd, TurnId, Usage, WaitKind,
+    Delta, ErrorCode, EventKind, Pending, Problem, Scope, SessionId, StopReason, TurnEnd, TurnId, Usage,
+    WaitKind,
 };
 use futures::{
     FutureExt, TryStreamExt,
@@ -40,6 +46,9 @@ use futures::{
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
+
+/// The routes.
+pub static ROUTES: &[Route] = &[face(POST, "/v1/chat/completions", Scope::Chat, &FACE, run!(create))];
 
 /// The face.
 pub static FACE: Face = Face { target, problem: openai::problem };

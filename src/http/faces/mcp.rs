@@ -14,6 +14,8 @@ mod fault;
 mod fixtures;
 mod handshake;
 mod message;
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod outcome;
 mod prompts;
 mod resources;
@@ -29,21 +31,38 @@ use self::ask::RequestState;
 use self::fault::Fault;
 use self::handshake::{HEADER as SESSION_HEADER, Handshake};
 use self::message::{Asked, ClientMessage, Era, Reply};
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 use self::rpc::{Failure, cached};
 use self::tools::{AskArgs, Tool};
 use self::version::{LEGACY, MODERN, TASKS};
 use crate::http::cors;
 use crate::http::face::{Face, Target};
 use crate::http::gateway::TenantCall;
+use crate::http::oauth;
 use crate::http::owner;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response, ResponseExt};
-use crate::http::route::Split;
+use crate::http::route::{GET, Handler, POST, Route, Split, run, split};
 use crate::http::session::call::Call;
 use crate::types::{AgentId, ErrorCode, Problem, Scope, SessionId};
 use http::StatusCode;
 use serde_json::{Value, json};
+
+/// The routes.
+pub static ROUTES: &[Route] = &[
+    split(POST, "/mcp", Scope::Read, &FACE, run!(handle), run!(in_session)).names_provider(),
+    Route::new(
+        GET,
+        "/mcp",
+        Handler::Split(Scope::Read, &FACE, run!(resume::at_gateway), run!(resume::in_session)),
+    )
+    .problems(FACE.problem)
+    .names_provider(),
+    Route::new(GET, "/.well-known/oauth-protected-resource", Handler::Public(run!(oauth::metadata))),
+    Route::new(GET, "/.well-known/oauth-protected-resource/mcp", Handler::Public(run!(oauth::metadata))),
+];
 
 /// The face.
 pub static FACE: Face = Face { target, problem: rpc::problem };

@@ -6,6 +6,8 @@
 mod chunks;
 mod echo;
 mod id;
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod partial;
 mod request;
 mod socket;
@@ -14,6 +16,8 @@ mod written;
 
 use self::echo::defaults;
 use self::id::ResponseId;
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 use self::request::ResponseRequest;
 pub use self::socket::ResponsesSocket;
 use self::writer::Writer;
@@ -25,6 +29,7 @@ use crate::http::face::{Face, Target};
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response};
+use crate::http::route::{DELETE, GET, Handler, POST, Route, about, face, run};
 use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
@@ -34,7 +39,7 @@ use crate::session::{
     hub::{ByteReceiver, Interrupted, Projection},
 };
 use crate::types::{
-    CallId, Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, Timestamp, TurnId,
+    CallId, Cursor, Decision, ErrorCode, EventKind, Message, Part, Problem, Scope, Timestamp, TurnId,
 };
 use futures::{
     FutureExt, TryStreamExt,
@@ -43,6 +48,16 @@ use futures::{
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
+
+/// The routes.
+pub static ROUTES: &[Route] = &[
+    face(POST, "/v1/responses", Scope::Chat, &CREATE, run!(create)),
+    about(GET, "/v1/responses/{response}", Scope::Read, &ONE, run!(show)),
+    about(DELETE, "/v1/responses/{response}", Scope::Chat, &ONE, run!(delete)),
+    about(POST, "/v1/responses/{response}/cancel", Scope::Chat, &ONE, run!(cancel)),
+    about(GET, "/v1/responses/{response}/input_items", Scope::Read, &ONE, run!(input_items)),
+    Route::new(GET, "/v1/responses", Handler::Socket(&ResponsesSocket)).problems(openai::problem),
+];
 
 /// The face of a request that creates a response.
 pub static CREATE: Face = Face { target: of_body, problem: openai::problem };

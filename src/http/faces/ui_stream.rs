@@ -1,10 +1,14 @@
 //! The UI message stream of Vercel's AI SDK, for `useChat` and its transport: `POST /api/chat`. A chat is a session, and a
 //! turn is one message of the assistant.
 
+#[cfg(not(target_family = "wasm"))]
+mod openapi;
 mod request;
 mod socket;
 mod writer;
 
+#[cfg(not(target_family = "wasm"))]
+pub(super) use self::openapi::operations;
 use self::request::{Asked, ChatRequest, Decided};
 pub use self::socket::ChatSocket;
 use self::writer::Writer;
@@ -16,6 +20,7 @@ use crate::http::owner::session_id;
 use crate::http::pattern::Params;
 use crate::http::request::Request;
 use crate::http::response::{self, Response, ResponseExt};
+use crate::http::route::{GET, Handler, POST, Route, about, face, run};
 use crate::http::session::call::Call;
 use crate::http::session::subscription::{TurnFormat, TurnSubscription};
 use crate::http::session::{feed, turns};
@@ -23,7 +28,7 @@ use crate::session::{
     Session,
     hub::{ByteReceiver, Projection},
 };
-use crate::types::{ErrorCode, Problem, SessionId, SessionStatus, TurnId, WaitKind};
+use crate::types::{ErrorCode, Problem, Scope, SessionId, SessionStatus, TurnId, WaitKind};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -32,8 +37,16 @@ use http::StatusCode;
 use serde_json::Value;
 use std::rc::Rc;
 
+/// The routes.
+pub static ROUTES: &[Route] = &[
+    Route::new(GET, "/api/chat", Handler::Socket(&ChatSocket)),
+    face(POST, "/api/chat", Scope::Chat, &MESSAGE, run!(post)),
+    about(GET, "/api/chat/{id}/stream", Scope::Read, &ONE, run!(resume)),
+    about(POST, "/api/chat/{id}/stop", Scope::Chat, &ONE, run!(stop)),
+];
+
 /// The face of a request that posts a message.
-pub static POST: Face = Face { target: of_body, problem: response::problem };
+pub static MESSAGE: Face = Face { target: of_body, problem: response::problem };
 /// The face of a request about a chat.
 pub static ONE: Face = Face { target: of_path, problem: response::problem };
 
@@ -49,6 +62,7 @@ fn of_path(_request: &Request, params: &Params) -> Result<Target, Problem> {
 
 /// How a turn is written.
 struct UiStream {
+    session: SessionId,
     /// The names of the tools that the client runs.
     client_tools: Vec<String>,
     /// Whether the client has the message up to the last wait.
@@ -61,7 +75,13 @@ struct UiStream {
 
 impl UiStream {
     fn writer(&self, turn: &TurnId) -> Writer {
-        Writer::new(turn, self.client_tools.clone(), self.decided.clone(), self.answered.clone())
+        Writer::new(
+            &self.session,
+            turn,
+            self.client_tools.clone(),
+            self.decided.clone(),
+            self.answered.clone(),
+        )
     }
 }
 
@@ -101,7 +121,8 @@ pub async fn post(call: &Call<'_>) -> Result<Response, Problem> {
     // A new message ends a turn that waits, and with it the tools of that turn.
     let continued = session.filter(|_| matches!(new, New::Results(_)));
     client_tools.extend(tools_of_clients(call, continued));
-    let format = UiStream { client_tools, is_continued: true, decided, answered };
+    let session_id = call.session_id.clone();
+    let format = UiStream { session: session_id, client_tools, is_continued: true, decided, answered };
     if let (New::Results(results), Some(session)) = (&new, session)
         && results.is_empty()
     {
@@ -154,7 +175,13 @@ pub async fn resume(call: &Call<'_>) -> Result<Response, Problem> {
     let turn = turn.filter(|_| session.state().status() == SessionStatus::Running);
     let Some(turn) = turn else { return nothing() };
     let client_tools = tools_of_clients(call, Some(session));
-    let format = UiStream { client_tools, is_continued: false, decided: Vec::new(), answered: Vec::new() };
+    let format = UiStream {
+        session: call.session_id.clone(),
+        client_tools,
+        is_continued: false,
+        decided: Vec::new(),
+        answered: Vec::new(),
+    };
     TurnSubscription::current(call, session, &turn, Rc::new(format))?.respond(session).await
 }
 

@@ -13,7 +13,7 @@ pub(super) type SchemaOf = fn(&mut Schemas) -> Value;
 
 /// Collects the schemas of a document. A type has one schema for what the server reads, with defaults, and another one
 /// for what it writes. Most are equal.
-pub(super) struct Schemas {
+pub(in crate::http) struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
     /// Components that are not the schema of one type.

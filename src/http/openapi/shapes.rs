@@ -251,7 +251,7 @@ struct Replaced {
 
 /// An aborted turn.
 #[derive(JsonSchema)]
-pub(super) struct Aborted {
+pub(in crate::http) struct Aborted {
     /// Whether there was a turn or a background task.
     aborted: bool,
     turn_id: Option<TurnId>,
@@ -504,4 +504,4 @@ pub(super) struct Move {
 /// A body of another protocol, whose own documentation describes it.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-pub(super) struct Foreign(Map<String, Value>);
+pub(in crate::http) struct Foreign(Map<String, Value>);

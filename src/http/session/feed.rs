@@ -120,6 +120,11 @@ impl Feed {
         Self { listener, cursor: Cursor::default(), left: usize::MAX, live: true }
     }
 
+    /// Creates a feed of the events that follow.
+    pub(super) fn from_now(listener: Listener, session: &Session) -> Self {
+        Self { cursor: Cursor::after(session.last_seq()), ..Self::from_start(listener) }
+    }
+
     /// Sends frames until the reader has too many unread bytes, and moves the cursor after each.
     fn send_all(&mut self, frames: &[Frame]) -> Sent {
         for frame in frames {

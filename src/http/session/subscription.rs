@@ -145,6 +145,27 @@ impl TurnSubscription {
         Ok(Self { turn: turn.clone(), source: Source::face(session, turn, stream, format) })
     }
 
+    /// Subscribes to what follows in a turn, in the format of another protocol. The projection knows the turn so far, and
+    /// writes what its [`Projection::queue`] writes at once.
+    ///
+    /// # Errors
+    /// A failed store.
+    pub fn following(
+        call: &Call<'_>,
+        session: &Rc<Session>,
+        turn: &TurnId,
+        mut projection: Box<dyn Projection>,
+        format: Rc<dyn TurnFormat>,
+    ) -> Result<Self, Problem> {
+        let interest = Interest { turn: Some(turn.clone()), until_idle: false };
+        let (listener, stream) = Listener::new(interest, call.principal);
+        let mut first = Vec::new();
+        projection.queue(&mut first);
+        listener.send(first.into());
+        feed::start(call.host, session, Feed::from_now(listener.projected(projection), session))?;
+        Ok(Self { turn: turn.clone(), source: Source::face(session, turn, stream, format) })
+    }
+
     /// Subscribes to a turn that waits for further calls, in the format of another protocol.
     ///
     /// # Errors
@@ -157,7 +178,8 @@ impl TurnSubscription {
     ) -> Result<Self, Problem> {
         let (listener, stream) = Listener::new(Interest::default(), call.principal);
         let kind = EventKind::TurnWaiting { pending: session.pending()? };
-        let record = Record { seq: session.last_seq(), at: call.host.now(), turn: Some(turn.clone()), kind };
+        let at = session.waiting_since(turn)?.unwrap_or_else(|| call.host.now());
+        let record = Record { seq: session.last_seq(), at, turn: Some(turn.clone()), kind };
         let encoded = encoded(&record)?;
         let projection = format.still_waiting(turn, session.resolved_since_wait(turn)?.len());
         listener.projected(projection).write(&Frame::record(Rc::new(record), encoded));

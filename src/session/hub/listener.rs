@@ -72,8 +72,8 @@ pub trait Projection {
     /// Appends what the client receives for an event; nothing if the protocol has nothing for it.
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
 
-    /// Appends what the client receives at once if the turn starts only after another one, for a protocol whose clients
-    /// need its id before.
+    /// Appends what the client receives at once, before any event: if the turn starts only after another one, for a protocol
+    /// whose clients need its id before, and if the stream begins in the middle of a turn.
     fn queue(&mut self, _out: &mut Vec<u8>) {}
 
     /// Appends what the client receives with each ping besides the comment, for a protocol whose clients stop waiting.

@@ -57,6 +57,26 @@ class A2a(unittest.IsolatedAsyncioTestCase):
         done = await self.send(request(answer, contextId=context, taskId=task.id))
         self.assertEqual((done.id, done.status.state), (task.id, types.TaskState.TASK_STATE_COMPLETED))
 
+    async def test_a_refusal_and_a_question(self):
+        context = str(uuid.uuid4())
+        await self.send(request(text("/say hi"), contextId=context))
+        ask_for_echo(context)
+        task = await self.send(request(text('/tool echo {"text": "a"}\n/then /say Fine'), contextId=context))
+        done = await self.send(request(text("no"), contextId=context, taskId=task.id))
+        self.assertEqual(done.artifacts[-1].parts[0].text, "Fine")
+        task = await self.send(request(text('/tool ask_user {"question": "Tea?"}')))
+        self.assertEqual(task.status.state, types.TaskState.TASK_STATE_INPUT_REQUIRED)
+        done = await self.send(request(text("With milk"), contextId=task.context_id, taskId=task.id))
+        self.assertIn("With milk", done.artifacts[-1].parts[0].text)
+
+    async def test_a_subscription_outlasts_a_wait(self):
+        task = await self.send(request(text('/tool ask_user {"question": "Tea?"}\n/then /say Served')))
+        events = self.client.subscribe(types.SubscribeToTaskRequest(id=task.id))
+        self.assertEqual((await anext(events)).task.status.state, types.TaskState.TASK_STATE_INPUT_REQUIRED)
+        await self.send(request(text("Yes"), contextId=task.context_id, taskId=task.id))
+        states = [event.status_update.status.state async for event in events if event.WhichOneof("payload") == "status_update"]
+        self.assertEqual(states, [types.TaskState.TASK_STATE_WORKING, types.TaskState.TASK_STATE_COMPLETED])
+
     async def test_a_long_task_is_canceled(self):
         events = self.client.send_message(request(text("/slow 50 900")))
         task = (await anext(events)).task

@@ -23,13 +23,23 @@ pub(super) struct Writer {
     pub earlier_waits: u32,
     /// Reads what happened before the stream, unless the stream begins with the turn.
     pub before: Option<ReadTask>,
+    /// Whether the stream continues while the task waits for input.
+    pub outlasts_waits: bool,
     has_begun: bool,
     has_ended: bool,
 }
 
 impl Writer {
     pub fn new(asked: Rc<Asked>, task: Task) -> Self {
-        Self { asked, task, earlier_waits: 0, before: None, has_begun: false, has_ended: false }
+        Self {
+            asked,
+            task,
+            earlier_waits: 0,
+            before: None,
+            outlasts_waits: false,
+            has_begun: false,
+            has_ended: false,
+        }
     }
 
     fn send(&self, result: &Value, out: &mut Vec<u8>) {
@@ -70,7 +80,8 @@ impl Projection for Writer {
                 }
                 let update = json!({"taskId": id, "contextId": context, "status": self.task.status()});
                 self.send(&json!({"statusUpdate": update}), out);
-                self.has_ended = self.task.state.is_final() || self.task.state == State::InputRequired;
+                self.has_ended = self.task.state.is_final()
+                    || self.task.state == State::InputRequired && !self.outlasts_waits;
             }
         }
     }

@@ -54,9 +54,30 @@ fn read<T: serde::de::DeserializeOwned>(asked: &Asked) -> Result<T, Problem> {
     from_value(args).map_err(|error| Problem::fields(vec![error]))
 }
 
-/// Returns the name of the tool that asks an agent.
+/// Returns the name of the tool that asks an agent. MCP allows letters, digits, `_`, `-` and `.` in the names of tools, so any
+/// other character of an agent's id is escaped: `a:b` is `ask_agent-a-3ab`.
 pub(super) fn asks(agent: &AgentId) -> String {
-    if &**agent == DEFAULT_AGENT { ASK.to_owned() } else { format!("{ASK}_{}", &**agent) }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if &**agent == DEFAULT_AGENT {
+        ASK.to_owned()
+    } else if agent.chars().all(|c| is_plain(c) || matches!(c, '-' | '.')) {
+        format!("{ASK}_{}", &**agent)
+    } else {
+        agent.chars().fold(format!("{ASK}-"), |name, c| match is_plain(c) {
+            true => name + c.encode_utf8(&mut [0; 4]),
+            false => format!("{name}-{:02x}", u32::from(c)),
+        })
+    }
+}
+
+/// Reads an id that [`asks`] has escaped.
+fn unescaped(name: &str) -> Option<String> {
+    let mut parts = name.split('-');
+    let first = parts.next()?.to_owned();
+    parts.try_fold(first, |id, part| {
+        let (code, rest) = part.split_at_checked(2)?;
+        Some(id + u8::from_str_radix(code, 16).ok().map(char::from)?.encode_utf8(&mut [0; 4]) + rest)
+    })
 }
 
 /// Returns the tool that a call names.
@@ -75,7 +96,10 @@ pub(super) fn find(asked: &Asked) -> Result<Tool, Fault> {
     }
     let agent = match name.strip_prefix(ASK) {
         Some("") => Some(DEFAULT_AGENT.into()),
-        Some(rest) => rest.strip_prefix('_').and_then(AgentId::parse),
+        Some(rest) => match rest.strip_prefix('-') {
+            Some(escaped) => unescaped(escaped).as_deref().and_then(AgentId::parse),
+            None => rest.strip_prefix('_').and_then(AgentId::parse),
+        },
         None => None,
     };
     agent.map(Tool::Ask).ok_or_else(|| unknown(name))
@@ -210,4 +234,26 @@ pub(super) fn failed(problem: Problem) -> Result<Value, Problem> {
 /// Returns the result of a failed call.
 pub(super) fn error(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": true})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tools_are_unique_and_have_characters_that_mcp_allows() {
+        let mut names = std::collections::BTreeSet::new();
+        for id in ["a", "a-b", "a.b", "a_b", "a:b", "a@b", "a~b", "a-3ab", "a:-b", "-a:", "x:y.z"] {
+            let agent = AgentId::parse(id).expect(id);
+            let name = asks(&agent);
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)), "{name}");
+            let rest = name.strip_prefix(ASK).expect("the prefix");
+            let read = rest.strip_prefix('-').map_or(rest.strip_prefix('_').map(str::to_owned), unescaped);
+            assert_eq!(read.as_deref(), Some(id), "{name}");
+            assert!(names.insert(name), "{id}");
+        }
+        for broken in ["-", "a-", "a-z", "a-zz", "a-\u{e9}"] {
+            assert_eq!(unescaped(broken), None, "{broken}");
+        }
+    }
 }

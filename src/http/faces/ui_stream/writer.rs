@@ -8,13 +8,14 @@ use crate::session::{
     hub::Projection,
 };
 use crate::types::{
-    CallId, Decision, Delta, DenyReason, EventKind, MessageId, Pending, Source, StopReason, ToolOutcome,
-    TurnEnd, TurnId, Usage, WaitKind,
+    ArtifactId, CallId, Decision, Delta, DenyReason, EventKind, MessageId, Pending, SessionId, Source,
+    StopReason, ToolOutcome, TurnEnd, TurnId, Usage, WaitKind,
 };
 use serde_json::{Value, json};
 
 /// Writes the chunks of a message. The whole turn is one message, so its id is that of the turn.
 pub(super) struct Writer {
+    session: SessionId,
     turn: TurnId,
     /// The names of the tools that the client runs.
     client_tools: Vec<String>,
@@ -50,12 +51,14 @@ struct Open {
 impl Writer {
     /// Writes what comes next, up to the next wait.
     pub fn new(
+        session: &SessionId,
         turn: &TurnId,
         client_tools: Vec<String>,
         decided: Vec<Decided>,
         answered: Vec<Value>,
     ) -> Self {
         Self {
+            session: session.clone(),
             turn: turn.clone(),
             client_tools,
             earlier_waits: 0,
@@ -225,6 +228,12 @@ impl Writer {
             part["title"] = title.as_str().into();
         }
         sse::write(&part, out);
+    }
+
+    /// Sends a file that a tool has produced. The page needs its credential to read it.
+    fn file(&self, id: &ArtifactId, media_type: &str, out: &mut Vec<u8>) {
+        let url = format!("/v1/sessions/{}/artifacts/{id}", self.session);
+        sse::write(&json!({"type": "file", "url": url, "mediaType": media_type}), out);
     }
 
     /// Sends data that the page may display. A later part with the same id replaces it.
@@ -425,6 +434,7 @@ impl Projection for Writer {
                     Self::source(place, call_id, source, out);
                 }
             }
+            EventKind::ArtifactStored { r#ref, mime_type, .. } => self.file(r#ref, mime_type, out),
             EventKind::TaskListUpdated { tasks } => {
                 Self::data("tasks", "tasks", &json!({ "tasks": tasks }), out)
             }

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Announcer } from "./Announcer.tsx";
+import { BackgroundTasks } from "./BackgroundTasks.tsx";
 import { Composer } from "./Composer.tsx";
 import { TaskList } from "./TaskList.tsx";
 import { Transcript } from "./Transcript.tsx";
@@ -53,7 +54,8 @@ export function Chat({ store }: { store: ChatStore }) {
             <button type="button" class="quiet" aria-label="Close the error" onClick={() => (store.error.value = null)}>✕</button></p>
         )}
         <TaskList tasks={conversation.tasks} />
-        <Composer text={text} session={() => Promise.resolve(store.session)} status={status} mode={conversation.mode}
+        <BackgroundTasks tasks={conversation.background} onCancel={(task) => void store.cancelTask(task)} />
+        <Composer text={text} session={() => Promise.resolve(store.session)} status={status} mode={conversation.mode} modes={store.modes.value}
           onMode={(mode) => store.setMode(mode)}
           onSend={(content, files, how) => { isAtEnd.value = true; return store.send(content, files, how); }}
           onStop={() => store.attempt(() => store.session.abort())}

@@ -3,9 +3,7 @@ import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { focusMessage } from "../../lib/focus.ts";
 import { message } from "../../lib/format.ts";
-
-/** The modes that an agent has unless others are configured. */
-const MODES = ["build", "plan"];
+import { choices, type Mode } from "./modes.ts";
 
 interface Attached {
   key: number;
@@ -20,6 +18,7 @@ interface Props {
   session: () => Promise<Session>;
   status: "idle" | "running" | "waiting";
   mode: string | null;
+  modes: Mode[];
   onMode: (mode: string) => void;
   onSend: (text: string, files: { ref: string; name: string }[], mode: "queue" | "steer") => Promise<boolean>;
   onStop?: () => void;
@@ -29,7 +28,7 @@ interface Props {
 let next = 0;
 
 /** Where the user writes: text, files, the mode, and what to do with a message while a turn runs. */
-export function Composer({ text, session, status, mode, onMode, onSend, onStop, onError }: Props) {
+export function Composer({ text, session, status, mode, modes, onMode, onSend, onStop, onError }: Props) {
   const files = useSignal<Attached[]>([]);
   const field = useRef<HTMLTextAreaElement>(null);
   const isUploading = files.value.some(({ ref }) => ref === undefined);
@@ -90,7 +89,8 @@ export function Composer({ text, session, status, mode, onMode, onSend, onStop, 
     void attach(pasted);
   }
 
-  const modes = mode === null || MODES.includes(mode) ? MODES : [mode, ...MODES];
+  const current = mode ?? (modes.find((own) => own.default) ?? modes[0])?.id ?? null;
+  const offered = choices(modes, current);
   return (
     <form class="composer" onSubmit={(event) => { event.preventDefault(); void send("queue"); }} onDragOver={(event) => event.preventDefault()} onDrop={drop}>
       {files.value.length > 0 && (
@@ -109,9 +109,11 @@ export function Composer({ text, session, status, mode, onMode, onSend, onStop, 
           <input type="file" multiple class="hidden" onChange={(event) => { void attach([...(event.currentTarget.files ?? [])]); event.currentTarget.value = ""; }} />
           <span aria-hidden="true">+</span> <span class="word">Attach<span class="hidden"> files</span></span>
         </label>
-        <label class="mode"><span class="word">Mode</span> <select value={mode ?? MODES[0]} onChange={(event) => onMode(event.currentTarget.value)}>
-          {modes.map((name) => <option key={name} value={name}>{name}</option>)}
-        </select></label>
+        {current !== null && (
+          <label class="mode"><span class="word">Mode</span> <select value={current} onChange={(event) => onMode(event.currentTarget.value)}>
+            {offered.map(({ id, name, description }) => <option key={id} value={id} title={description}>{name ?? id}</option>)}
+          </select></label>
+        )}
         <span class="space" />
         {status !== "idle" && <button type="button" class="stop" onClick={onStop}><span aria-hidden="true">■</span> <span class="word">Stop</span></button>}
         {status === "running" && !isEmpty && (

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { message } from "../../lib/format.ts";
 import { Composer } from "./Composer.tsx";
+import { modesOf, type Mode } from "./modes.ts";
 
 const EXAMPLES = [
   { title: "A reply that streams", text: "/slow 40 60" },
@@ -21,8 +22,10 @@ export function NewChat({ client, onCreated }: { client: EdgeHarness; onCreated:
   const error = useSignal<string | null>(null);
   const text = useSignal("");
   const mode = useSignal<string | null>(null);
+  const modes = useSignal<Mode[]>([]);
   const isDemo = useSignal(false);
   useEffect(() => {
+    modesOf(client, "default").then((own) => (modes.value = own), () => {});
     repliesFromDemo(client).then((is) => (isDemo.value = is), () => {});
   }, [client]);
   const created = useRef<Promise<Session>>(undefined);
@@ -69,7 +72,7 @@ export function NewChat({ client, onCreated }: { client: EdgeHarness; onCreated:
       </div>
       <div class="bottom">
         {error.value && <p class="error" role="alert">{error.value}</p>}
-        <Composer text={text} session={session} status="idle" mode={mode.value} onMode={(chosen) => (mode.value = chosen)}
+        <Composer text={text} session={session} status="idle" mode={mode.value} modes={modes.value} onMode={(chosen) => (mode.value = chosen)}
           onSend={send} onError={(failure) => (error.value = failure)} />
       </div>
     </>

@@ -32,12 +32,23 @@ export interface Queued {
   turn: string;
 }
 
+/** A subagent that works in the background. */
+export interface BackgroundTask {
+  id: string;
+  session: string;
+  agent: string;
+  label?: string;
+  status: "running" | "waiting" | "completed" | "failed" | "canceled";
+  error?: string;
+}
+
 export interface Conversation {
   items: Item[];
   turn: { id: string; status: "running" | "waiting" } | null;
   pending: PendingCall[];
   queue: Queued[];
   tasks: Task[];
+  background: BackgroundTask[];
   mode: string | null;
   model: string | null;
   title: string | null;
@@ -46,7 +57,7 @@ export interface Conversation {
 }
 
 export const EMPTY: Conversation = {
-  items: [], turn: null, pending: [], queue: [], tasks: [], mode: null, model: null, title: null, window: null,
+  items: [], turn: null, pending: [], queue: [], tasks: [], background: [], mode: null, model: null, title: null, window: null,
 };
 
 /** Returns the conversation after more events. */
@@ -72,6 +83,23 @@ function apply(next: Conversation, event: Event): void {
       break;
     case "task.list_updated":
       next.tasks = event.tasks;
+      break;
+    case "task.started": {
+      const { task, session, agent, label } = event;
+      next.background = [...next.background, { id: task, session, agent, label, status: "running" }];
+      break;
+    }
+    case "task.progress":
+      changeTask(next, event.task, { status: event.status === "waiting" ? "waiting" : "running" });
+      break;
+    case "task.completed":
+      changeTask(next, event.task, { status: "completed" });
+      break;
+    case "task.failed":
+      changeTask(next, event.task, { status: "failed", error: event.error });
+      break;
+    case "task.canceled":
+      changeTask(next, event.task, { status: "canceled" });
       break;
     case "turn.queued":
       next.queue = [...next.queue.filter(({ turn }) => turn !== event.turn), { turn: event.turn! }];
@@ -139,6 +167,10 @@ function apply(next: Conversation, event: Event): void {
     case "budget.exceeded":
       notice(next, event, `The turn reached its limit (${event.limit}).`);
   }
+}
+
+function changeTask(next: Conversation, id: string, changes: Partial<BackgroundTask>): void {
+  next.background = next.background.map((task) => (task.id === id ? { ...task, ...changes } : task));
 }
 
 function userItem(message: Message): Item {

@@ -4,6 +4,7 @@ import { batch, signal } from "@preact/signals";
 import { signOut } from "../../lib/credential.ts";
 import { message } from "../../lib/format.ts";
 import { EMPTY, fold, type Conversation } from "./conversation.ts";
+import { modesOf, type Mode } from "./modes.ts";
 
 /** A message that the server has not confirmed in the log yet. */
 export interface Unsent {
@@ -19,6 +20,8 @@ export class ChatStore {
   readonly conversation = signal<Conversation>(EMPTY);
   /** Sent messages that are not in the conversation yet: on their way, or in the queue. */
   readonly unsent = signal<Unsent[]>([]);
+  /** The modes of the session's agent. */
+  readonly modes = signal<Mode[]>([]);
   /** `loading` until the first events are shown. */
   readonly connection = signal<"loading" | "open" | "lost">("loading");
   readonly error = signal<string | null>(null);
@@ -46,7 +49,9 @@ export class ChatStore {
     const onConnection = (state: "open" | "lost") => (this.connection.value = state);
     try {
       // While a message is written, other records wait, such as those of the queue.
-      const { mode, model, title, queue } = await this.session.get();
+      const { agent, agent_version, mode, model, title, queue } = await this.session.get();
+      // Without them, the page shows the current mode only.
+      modesOf(this.#client, agent, agent_version).then((modes) => (this.modes.value = modes), () => {});
       this.conversation.value = { ...EMPTY, mode, model, title, queue };
       for await (const event of this.session.follow({ signal, onConnection })) this.#receive(event);
     } catch (error) {
@@ -109,6 +114,12 @@ export class ChatStore {
       const { mode } = await this.session.update({ mode: name });
       this.conversation.value = { ...this.conversation.value, mode };
     });
+  }
+
+  /** Cancels a background task. The event of its end follows. */
+  cancelTask(task: string): Promise<boolean> {
+    const path = `/v1/sessions/${encodeURIComponent(this.id)}/tasks/${encodeURIComponent(task)}/cancel`;
+    return this.attempt(() => this.#client.request("POST", path));
   }
 
   /** Decides on a call of this session, or of one of its subagents. */
