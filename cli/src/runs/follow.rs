@@ -103,7 +103,14 @@ impl<'a> Follower<'a> {
                 self.show_run(&run)?;
                 return if run["status"] == "succeeded" { Ok(()) } else { Err(Error::NoReply) };
             }
-            self.interrupts.unless(async { Ok(tokio::time::sleep(PAUSE).await) }).await?;
+            self.pause().await?;
+        }
+    }
+
+    async fn pause(&mut self) -> Result<()> {
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => Ok(()),
+            () = self.interrupts.next() => Err(Error::Interrupted),
         }
     }
 
