@@ -60,8 +60,11 @@ pub(crate) fn page(run: &Run) -> String {
         }
     };
     field("agent", &run.agent);
-    field("goal", &run.goal.as_ref().map(|goal| short(&goal.as_str().into())).unwrap_or_default());
-    field("spec", &named(&run.spec));
+    match named(&run.spec) {
+        // The goal is then the text of the spec.
+        spec if !spec.is_empty() => field("spec", &spec),
+        _ => field("goal", &short(&run.goal.as_deref().unwrap_or_default().into())),
+    }
     field("plan", run.plan_source.as_deref().unwrap_or_default());
     for step in &run.steps {
         text.push('\n');
