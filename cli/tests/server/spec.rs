@@ -64,3 +64,15 @@ fn a_model_writes_a_spec_into_the_workspace_and_the_folder() {
     assert!(!cli.folder().join("specs/coffee.md").exists());
     run(&["generate", "mate"]).expect(2);
 }
+
+#[test]
+fn the_demo_model_writes_a_valid_spec_or_the_one_of_a_directive() {
+    let cli = Agentctl::new(shared());
+    let run = |args: &[&str]| cli.run(&[&["spec"], args, &["--user", "cli-demo"]].concat());
+    let written = run(&["generate", "demo", "--prompt", "The tests pass."]).expect(0);
+    assert!(written.out.starts_with("## Goal\n") && written.err.is_empty(), "{written:?}");
+    run(&["validate", "demo"]).expect(0);
+    let given =
+        run(&["generate", "demo", "--prompt", "/spec # Goal", "--overwrite", "--json"]).expect(0).json();
+    assert_eq!((&given["content"], &given["ok"]), (&json!("# Goal\n"), &json!(false)));
+}
