@@ -144,8 +144,8 @@ async fn generated(call: &TenantCall<'_>, owner: &Owner, prompt: String) -> Resu
     }
 }
 
-/// A slot in the tenant's ledger, taken under an id of its own as a session takes one for a turn. Without a report, it ends
-/// with its lease.
+/// A slot in the tenant's ledger, taken under an id of its own as a session takes one for a turn. It ends with the report, or
+/// after the lease of an admission; a call that takes longer is counted, but another turn may run at the same time.
 struct Slot {
     id: SessionId,
     taken_at: Timestamp,
