@@ -64,14 +64,9 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     )
 }
 
-/// `GET /v1/specs/{spec}`.
-pub(super) async fn read(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    workspace::read_at(call, &path(&named(call)?)?).await
-}
-
 /// `PUT /v1/specs/{spec}`. A spec with problems is stored.
 pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let (name, text) = (named(call)?, call.request.body().bytes());
+    let text = call.request.body().bytes();
     if text.len() > spec::MAX_BYTES {
         let detail = format!("a spec has at most {} bytes", spec::MAX_BYTES);
         return Err(Problem::new(ErrorCode::PayloadTooLarge, detail));
@@ -79,12 +74,7 @@ pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
     if str::from_utf8(&text).is_err() {
         return Err(Problem::field("", "expected UTF-8 text"));
     }
-    workspace::write_at(call, &path(&name)?).await
-}
-
-/// `DELETE /v1/specs/{spec}`.
-pub(super) async fn delete(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    workspace::delete_at(call, &path(&named(call)?)?).await
+    workspace::write(call).await
 }
 
 /// `POST /v1/specs/{spec}/validate`: the text in the body, or else the stored spec.
@@ -201,7 +191,8 @@ impl Slot {
     }
 }
 
-fn named(call: &TenantCall<'_>) -> Result<SpecName, Problem> {
+/// Returns the name of the spec in the path of a request.
+pub(super) fn named(call: &TenantCall<'_>) -> Result<SpecName, Problem> {
     SpecName::parse(call.params.get("spec")).ok_or_else(|| bad_name("spec"))
 }
 
@@ -210,7 +201,8 @@ fn bad_name(pointer: &str) -> Problem {
     Problem { code: ErrorCode::InvalidRequest, ..problem }
 }
 
-fn path(name: &SpecName) -> Result<FilePath, Problem> {
+/// Returns the path of a spec.
+pub(super) fn path(name: &SpecName) -> Result<FilePath, Problem> {
     name.path().map_err(|error| Problem::internal(error.to_string()))
 }
 

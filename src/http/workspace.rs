@@ -4,7 +4,7 @@ use super::etag::{matches, matches_weakly, quoted};
 use super::gateway::TenantCall;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response, ResponseExt};
-use super::{disposition, owner, page};
+use super::{disposition, owner, page, specs};
 use crate::ports::filesystem::{Entry, File, FileError, FileResult, Precondition};
 use crate::types::{ErrorCode, FilePath, PathError, PathPrefix, Problem, Scope};
 use crate::workspace::{Layer, Workspace};
@@ -32,13 +32,9 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
 
 /// `GET /v1/workspace/files/{path*}`.
 pub(super) async fn read(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    read_at(call, &path(call)?).await
-}
-
-/// Returns the file at a path.
-pub(super) async fn read_at(call: &TenantCall<'_>, path: &FilePath) -> Result<Response, Problem> {
     let tree = Tree::open(call).await?;
-    let file = tree.read(path).await?;
+    let path = path(call)?;
+    let file = tree.read(&path).await?;
     let etag = quoted(&file.entry.etag);
     if call.request.header("if-none-match").is_some_and(|tags| matches_weakly(tags, &file.entry.etag)) {
         return Ok(with_cache_headers(response::empty(StatusCode::NOT_MODIFIED), &etag));
@@ -54,35 +50,27 @@ pub(super) async fn read_at(call: &TenantCall<'_>, path: &FilePath) -> Result<Re
 
 /// `PUT /v1/workspace/files/{path*}`.
 pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    write_at(call, &path(call)?).await
-}
-
-/// Writes the body to the file at a path.
-pub(super) async fn write_at(call: &TenantCall<'_>, path: &FilePath) -> Result<Response, Problem> {
     let tree = Tree::open_to_write(call).await?;
-    let condition = tree.condition(path, call.request).await?;
+    let path = path(call)?;
+    let condition = tree.condition(&path, call.request).await?;
     let layer = tree.layer.unwrap_or(Layer::User);
     // Only for the status: of two concurrent writers, the write itself decides which one creates the file.
     let is_new = match condition {
         Precondition::IfMatch(_) => false,
         Precondition::CreateOnly => true,
-        Precondition::Any => tree.etag(Some(layer), path).await?.is_none(),
+        Precondition::Any => tree.etag(Some(layer), &path).await?.is_none(),
     };
-    let entry = tree.write(path, call.request.body().bytes(), &condition).await?;
+    let entry = tree.write(&path, call.request.body().bytes(), &condition).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(response::json(status, &view(&entry, layer))?.with("etag", &quoted(&entry.etag)))
 }
 
 /// `DELETE /v1/workspace/files/{path*}`.
 pub(super) async fn delete(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    delete_at(call, &path(call)?).await
-}
-
-/// Removes the file at a path.
-pub(super) async fn delete_at(call: &TenantCall<'_>, path: &FilePath) -> Result<Response, Problem> {
     let tree = Tree::open_to_write(call).await?;
-    let condition = tree.condition(path, call.request).await?;
-    tree.delete(path, &condition).await?;
+    let path = path(call)?;
+    let condition = tree.condition(&path, call.request).await?;
+    tree.delete(&path, &condition).await?;
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -173,7 +161,11 @@ fn asked_layer(request: &Request) -> Result<Option<Layer>, Problem> {
     }
 }
 
+/// Returns the path that a request names, or that of the spec that it names.
 fn path(call: &TenantCall<'_>) -> Result<FilePath, Problem> {
+    if !call.params.get("spec").is_empty() {
+        return specs::path(&specs::named(call)?);
+    }
     FilePath::parse(call.params.get("path")).map_err(|error| bad_path("path", error))
 }
 
