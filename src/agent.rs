@@ -34,6 +34,7 @@ mod reason;
 mod reflection;
 pub mod runtime_state;
 pub mod settings;
+pub mod spec_writer;
 pub mod state;
 mod stream;
 pub mod tool;

@@ -67,6 +67,7 @@ mod scopes;
 mod secrets;
 pub mod session;
 mod skills;
+mod specs;
 pub mod storage_days;
 pub mod storage_limits;
 mod stream_caller;

@@ -32,6 +32,7 @@ pub mod quota;
 pub mod reached;
 pub mod secret;
 pub mod session;
+pub mod spec;
 pub mod storage;
 pub mod subagent;
 pub mod suspension;
@@ -86,6 +87,7 @@ pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
     SessionState, SessionStatus,
 };
+pub use spec::SpecName;
 pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{
     ChildKey, ChildSettings, ChildTask, FurtherTask, Parent, RemoteAgent, Spawned, SubagentKind,

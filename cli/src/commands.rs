@@ -16,11 +16,14 @@ mod login;
 mod mcp;
 mod memory;
 mod new;
+mod run;
 #[cfg(target_os = "linux")]
 mod runner;
+mod runs;
 mod send;
 mod sessions;
 mod skills;
+mod spec;
 mod tenants;
 mod usage;
 
@@ -31,12 +34,12 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0    success; a turn has its reply
-  1    failure; a turn failed or was canceled, or there is no connection
+  0    success; a turn has its reply, a run has succeeded
+  1    failure; a turn or a run failed or was canceled, or there is no connection
   2    wrong usage
   3    refused: the server does not accept the request
   4    not found
-  5    waiting: the turn waits for a decision or an answer
+  5    waiting: the turn or the run waits for a decision or an answer
   130  left with Ctrl-C
 
 Environment:
@@ -74,6 +77,11 @@ pub(crate) enum Command {
     Agents(agents::Agents),
     #[command(subcommand)]
     Skills(skills::Skills),
+    #[command(subcommand)]
+    Spec(spec::Spec),
+    Run(Box<run::Run>),
+    #[command(subcommand)]
+    Runs(runs::Runs),
     #[cfg(target_os = "linux")]
     Runner(Box<runner::Runner>),
     #[command(subcommand)]
@@ -108,6 +116,9 @@ impl Command {
             Self::Memory(command) => command.run(context).await,
             Self::Agents(command) => command.run(context).await,
             Self::Skills(command) => command.run(context).await,
+            Self::Spec(command) => command.run(context).await,
+            Self::Run(command) => command.run(context).await,
+            Self::Runs(command) => command.run(context).await,
             #[cfg(target_os = "linux")]
             Self::Runner(command) => command.run(context).await,
             Self::Tenants(command) => command.run(context).await,

@@ -14,8 +14,10 @@ mod interrupt;
 mod output;
 mod printer;
 mod profile;
+mod prompt;
 #[cfg(target_os = "linux")]
 mod runner;
+mod runs;
 mod stream;
 mod turn;
 mod waits;

@@ -99,18 +99,23 @@ async fn stop(out: Output, turn: &Turn, interrupts: &mut Interrupts) -> Result<(
 }
 
 /// Prints the text of a turn, and remarks about everything else.
-struct TextPrinter {
+pub struct TextPrinter {
     out: Output,
     /// The message that is being printed, as far as it has been.
     printed: String,
 }
 
 impl TextPrinter {
-    fn new(out: Output) -> Self {
+    /// Creates a printer of turns.
+    pub fn new(out: Output) -> Self {
         Self { out, printed: String::new() }
     }
 
-    fn print(&mut self, received: &Received) -> Result<()> {
+    /// Prints an event.
+    ///
+    /// # Errors
+    /// A closed standard output.
+    pub fn print(&mut self, received: &Received) -> Result<()> {
         match &received.event {
             Event::Text { delta, .. } => {
                 self.printed.push_str(delta);

@@ -3,6 +3,7 @@
 //! Each call gets two processes of this program. The *supervisor* watches the limits and ends everything that the call has
 //! started; its child, the *confined* process, enters the sandbox and runs a tool or a program.
 
+mod beside;
 mod check;
 mod confined;
 mod job;
@@ -19,8 +20,9 @@ mod supervisor;
 mod tool_error;
 mod tools;
 
+pub(crate) use beside::serve_beside;
 pub(crate) use journal::Journal;
-pub(crate) use machine::Answer;
+pub(crate) use machine::{Answer, Machine};
 pub(crate) use options::Options;
 pub(crate) use serve::{News, Server};
 pub(crate) use source::{AgentCalls, SessionCalls, Source};

@@ -50,6 +50,13 @@ impl Follow {
         Self { after, ..Self::at(api, path, Vec::new(), |_, data| Received::parse(data)) }
     }
 
+    /// Follows the session of a run after an event id, until no turn of it runs or waits.
+    pub fn run(api: &Api, run: &str, after: impl Into<String>) -> Self {
+        let path = format!("/v1/runs/{}/events", segment(run));
+        let after = Some(after.into());
+        Self { after, ..Self::at(api, path, Vec::new(), |_, data| Received::parse(data)) }.until_idle()
+    }
+
     /// Ends the stream as soon as the session has no turn that runs or waits.
     #[must_use]
     pub fn until_idle(mut self) -> Self {

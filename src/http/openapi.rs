@@ -12,6 +12,7 @@ mod schemas;
 mod secrets;
 mod sessions;
 mod shapes;
+mod specs;
 mod tenant;
 
 use self::operation::{Content, Success, id, user};
@@ -56,6 +57,7 @@ fn groups() -> Vec<Group> {
         ("Secrets", "Secrets of the tenant, which definitions of agents use.", secrets::operations()),
         ("Workspace files", "The files of a user with an agent.", tenant::files()),
         ("Skills", "How to do tasks, for the agent.", tenant::skills()),
+        ("Specs", "What runs have to achieve.", specs::operations()),
         ("Memory", "What is known about a user.", tenant::memory()),
         ("Tenant", "Usage, exports and models of the caller's tenant.", {
             let mut all = tenant::usage();
@@ -285,6 +287,7 @@ fn path_parameter(name: &str) -> (&'static str, Value) {
         "response" => ("The response.", text),
         "key" => ("The id of the key.", text),
         "name" => ("The name of the skill.", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,64}$" })),
+        "spec" => ("The name of the spec.", json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" })),
         "user" => ("The user: 1 to 128 bytes without `/`, `\\` and control characters.", user()),
         "date" => ("The UTC day.", json!({ "type": "string", "format": "date" })),
         "model" => ("The agent or model. It may contain slashes.", text),

@@ -10,8 +10,8 @@ use super::route::{
 };
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
 use super::{
-    agents, audit, consent, export, keys, lists, memory, moves, pending, ready, secrets, skills, tenants,
-    tickets, usage, users, workspace,
+    agents, audit, consent, export, keys, lists, memory, moves, pending, ready, secrets, skills, specs,
+    tenants, tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
@@ -87,6 +87,12 @@ static ROUTES: &[Route] = &[
     tenant(DELETE, "/v1/workspace/files/{path*}", Chat, run!(workspace::delete)),
     tenant(GET, "/v1/skills", Read, run!(skills::list)),
     tenant(POST, "/v1/skills/{name}/promote", Approve, run!(skills::promote)).once(),
+    tenant(GET, "/v1/specs", Read, run!(specs::list)),
+    tenant(POST, "/v1/specs/generate", Chat, run!(specs::generate)).once(),
+    tenant(GET, "/v1/specs/{spec}", Read, run!(workspace::read)),
+    tenant(PUT, "/v1/specs/{spec}", Chat, run!(specs::write)),
+    tenant(DELETE, "/v1/specs/{spec}", Chat, run!(workspace::delete)),
+    tenant(POST, "/v1/specs/{spec}/validate", Read, run!(specs::validate)),
     tenant(GET, "/v1/memory/search", Read, run!(memory::search)),
     tenant(POST, "/v1/memory/search", Read, run!(memory::search)),
     tenant(POST, "/v1/memory", Chat, run!(memory::import::facts)).once(),

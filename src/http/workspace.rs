@@ -4,7 +4,7 @@ use super::etag::{matches, matches_weakly, quoted};
 use super::gateway::TenantCall;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response, ResponseExt};
-use super::{disposition, owner, page};
+use super::{disposition, owner, page, specs};
 use crate::ports::filesystem::{Entry, File, FileError, FileResult, Precondition};
 use crate::types::{ErrorCode, FilePath, PathError, PathPrefix, Problem, Scope};
 use crate::workspace::{Layer, Workspace};
@@ -161,7 +161,11 @@ fn asked_layer(request: &Request) -> Result<Option<Layer>, Problem> {
     }
 }
 
+/// Returns the path that a request names, or that of the spec that it names.
 fn path(call: &TenantCall<'_>) -> Result<FilePath, Problem> {
+    if !call.params.get("spec").is_empty() {
+        return specs::path(&specs::named(call)?);
+    }
     FilePath::parse(call.params.get("path")).map_err(|error| bad_path("path", error))
 }
 
@@ -174,7 +178,8 @@ fn with_cache_headers(response: Response, etag: &str) -> Response {
     response.with("cache-control", "private, no-cache, no-transform").with("etag", etag)
 }
 
-fn view(entry: &Entry, layer: Layer) -> Value {
+/// Returns a file as clients see it in a list.
+pub(super) fn view(entry: &Entry, layer: Layer) -> Value {
     json!({
         "path": entry.path,
         "bytes": entry.bytes,

@@ -237,6 +237,19 @@ impl Agents {
         self.found(tenant, &DEFAULT_USER.into(), &of).await.map(|built| Some(built.agent))
     }
 
+    /// Returns the agent that new sessions get, which may lack the tools of its servers.
+    ///
+    /// # Errors
+    /// As for [`AgentVersions::active`] and [`Agents::built`].
+    pub async fn active_agent(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+    ) -> Result<Rc<HarnessAgent>, Problem> {
+        let of = AgentRef { id: agent.clone(), version: self.active(tenant, agent).await? };
+        self.found(tenant, &DEFAULT_USER.into(), &of).await.map(|built| built.agent.agent)
+    }
+
     /// Returns the version that a session runs: its own, or the active one if its own is no longer stored; see
     /// [`AgentVersions::version_of_session`]. If it has servers of MCP and this process has no lists of their tools, it asks
     /// them first; one that does not list its tools costs at most 10 seconds.

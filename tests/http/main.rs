@@ -47,6 +47,7 @@ mod rows;
 mod shards;
 mod skills;
 mod socket;
+mod specs;
 mod subagents;
 mod tenants;
 mod turns;

@@ -3,26 +3,26 @@
 use crate::{
     api::Api,
     context::Context,
-    error::{Error, Result},
+    error::Result,
     interrupt::Interrupts,
     printer::{Show, print_turn},
+    prompt::Prompt,
     turn::{Turn, TurnResult},
     waits::Wait,
 };
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 /// Reads messages and prints replies until the input ends. Beside a runner, it leaves the calls of local tools to it.
 ///
 /// # Errors
 /// What the server refuses; `Waiting` and `NoReply` if the last turn has no reply.
 pub(crate) async fn run(context: &Context, api: &Api, session: &str, is_served: bool) -> Result<()> {
-    let lines = BufReader::new(tokio::io::stdin()).lines();
-    let mut chat = Plain { context, api, session, is_served, lines, interrupts: Interrupts::listen()? };
+    let interrupts = Interrupts::listen()?;
+    let mut chat = Plain { context, api, session, is_served, prompt: Prompt::new(), interrupts };
     let mut last = Ok(());
     // The session may wait since an earlier chat.
     chat.finish(None).await?;
-    while let Some(line) = chat.line().await? {
+    while let Some(line) = chat.interrupts.unless(chat.prompt.line()).await? {
         if !line.trim().is_empty() {
             let message = json!({ "content": line });
             let turn = chat.interrupts.unless(Turn::post(api, session, "messages", &[], &message)).await?;
@@ -38,17 +38,11 @@ struct Plain<'a> {
     api: &'a Api,
     session: &'a str,
     is_served: bool,
-    lines: Lines<BufReader<Stdin>>,
+    prompt: Prompt,
     interrupts: Interrupts,
 }
 
 impl Plain<'_> {
-    /// Reads a line of the input.
-    async fn line(&mut self) -> Result<Option<String>> {
-        let lines = &mut self.lines;
-        self.interrupts.unless(async { Ok(lines.next_line().await?) }).await
-    }
-
     async fn print(&mut self, turn: Turn) -> Result<TurnResult> {
         let started = std::future::ready(Ok(turn));
         print_turn(self.context.out, Show::of(self.context, false), started, &mut self.interrupts).await
@@ -69,14 +63,7 @@ impl Plain<'_> {
 
     /// Reads lines until one resolves the call. The end of the input leaves it waiting.
     async fn ask(&mut self, wait: &Wait) -> Result<()> {
-        let out = self.context.out;
-        out.note(&format!("waiting: {}", wait.explain()));
-        loop {
-            out.note(&format!("({})", wait.hint()));
-            let line = self.line().await?.ok_or(Error::Waiting)?;
-            if let Some(resolution) = wait.read(&line) {
-                return self.interrupts.unless(wait.resolve(self.api, &resolution)).await.map(drop);
-            }
-        }
+        let resolution = self.interrupts.unless(self.prompt.resolution(self.context.out, wait)).await?;
+        self.interrupts.unless(wait.resolve(self.api, &resolution)).await.map(drop)
     }
 }

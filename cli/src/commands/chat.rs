@@ -1,7 +1,7 @@
 //! `agentctl chat`.
 
 #[cfg(target_os = "linux")]
-use crate::runner::{Journal, Options, Server, SessionCalls};
+use crate::runner::{Options, serve_beside};
 use crate::{
     api::{Api, segment},
     chat::{run_plain, run_terminal},
@@ -67,8 +67,8 @@ impl Chat {
         let session = self.open(&api).await?;
         #[cfg(target_os = "linux")]
         if let Some(options) = &self.runner {
-            return beside_runner(context, &api, &session, options, self.talk(context, &api, &session, true))
-                .await;
+            let machine = options.machine(context).await?;
+            return serve_beside(&api, &session, &machine, self.talk(context, &api, &session, true)).await;
         }
         self.talk(context, &api, &session, false).await
     }
@@ -113,42 +113,5 @@ impl Chat {
             api.patch(&format!("/v1/sessions/{}", segment(&session))).body_json(&changes).send().await?;
         }
         Ok(session)
-    }
-}
-
-/// Runs the session's local calls on this machine while a chat lasts.
-#[cfg(target_os = "linux")]
-async fn beside_runner(
-    context: &Context,
-    api: &Api,
-    session: &str,
-    options: &Options,
-    chat: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let machine = options.machine(context).await?;
-    let journal = Journal::open(&machine.journal(api, session)?)?;
-    let (leave, left) = tokio::sync::oneshot::channel::<()>();
-    let stop = async {
-        // The chat has ended when the other side is dropped.
-        let _ = left.await;
-    };
-    let calls = SessionCalls::new(api, session, |_| ());
-    let mut serving = std::pin::pin!(Server::new(api, &machine, calls, journal, |_| ()).serve(stop));
-    let (mut chat, mut failed) = (std::pin::pin!(chat), None);
-    // A runner that fails must not end the chat, which has to restore the terminal.
-    let ended = loop {
-        tokio::select! {
-            ended = &mut chat => break ended,
-            result = &mut serving, if failed.is_none() => failed = Some(result),
-        }
-    };
-    drop(leave);
-    let served = match failed {
-        Some(result) => result,
-        None => serving.await,
-    };
-    match served {
-        Err(Error::Interrupted) => ended,
-        other => ended.and(other),
     }
 }

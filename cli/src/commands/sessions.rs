@@ -5,9 +5,11 @@ mod tail;
 
 use crate::{
     api::segment,
+    commands::runs,
     context::Context,
     error::Result,
     output::short,
+    runs::is_run,
     waits::Wait,
     wire::{Message, Pending},
 };
@@ -170,10 +172,10 @@ fn cell(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Writes a session into a zip archive: session.json, events.ndjson and its artifacts
+/// Writes a session or a run into a zip archive: session.json or run.json, events.ndjson and its artifacts
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// Session to export
+    /// Session or run to export
     session: String,
     /// File to write
     #[arg(short, long, value_name = "FILE")]
@@ -182,6 +184,9 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
+        if is_run(&self.session) {
+            return runs::export(context, &self.session, &self.output).await;
+        }
         let counts = archive::write(context, &self.session, &self.output).await?;
         let written = json!({ "file": self.output, "events": counts.events, "artifacts": counts.artifacts });
         context.out.value(&written, |_| {

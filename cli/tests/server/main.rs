@@ -16,6 +16,8 @@ mod memory;
 mod operator;
 mod profiles;
 mod runner;
+mod runs;
 mod sessions;
+mod spec;
 mod terminal;
 mod turns;

@@ -5,6 +5,7 @@
 use crate::{
     agentctl::Agentctl,
     support::{Chat, PATIENCE, Server, shared},
+    terminal::{CTRL_C, Terminal},
 };
 use serde_json::{Value, json};
 use std::{
@@ -317,6 +318,37 @@ fn a_chat_has_a_runner_beside_it() {
     assert_eq!(project.file("b.txt"), "chatted\n");
     assert!(ran.err.contains("approval local_shell") && !ran.err.contains("external local_"), "{ran:?}");
     assert_eq!(project.outcomes(), ["chatted\n", "chatted\n"]);
+}
+
+#[test]
+fn a_chat_in_a_terminal_has_a_runner_beside_it() {
+    let project = Project::new(shared(), "runner-terminal");
+    if !project.has_sandbox() {
+        return;
+    }
+    let pipe = Alive::pipe(&project);
+    let mut terminal = Terminal::start(&project.cli, &["chat", "runner-terminal", "--root", "project"]);
+    terminal.wait_for("idle");
+    terminal.send(&format!("/tool local_shell {}", json!({"command": "echo drawn > b.txt; cat b.txt"})));
+    let screen = terminal.wait_for("y approve");
+    assert!(screen.contains("local_shell") && project.file("b.txt").is_empty(), "{screen}");
+    terminal.press("y");
+    terminal.wait_for("✓ local_shell");
+    terminal.wait_for("idle");
+    assert_eq!(project.outcomes(), ["drawn\n"]);
+    // The abort of a turn ends its command.
+    let endless = format!("{}sleep 1000", Alive::COMMAND);
+    terminal.send(&format!("/tool local_shell {}", json!({ "command": endless })));
+    terminal.wait_for("y approve");
+    terminal.press("y");
+    let alive = Alive::begun(&pipe);
+    terminal.press(CTRL_C);
+    alive.ended();
+    terminal.wait_for("idle");
+    terminal.send("/quit");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("continue with: agentctl chat runner-terminal"), "{screen}");
 }
 
 #[test]

@@ -1292,6 +1292,85 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/specs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the specs of a user with an agent, by name.
+         * @description A spec is the file `specs/NAME.md` of the workspace. A page may have fewer entries than its limit.
+         */
+        get: operations["listSpecs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/specs/generate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Writes a spec with the agent's model.
+         * @description The call of the model counts as a turn, takes at most two minutes, and is refused over a limit of the tenant.
+         */
+        post: operations["generateSpec"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/specs/{spec}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a spec. */
+        get: operations["readSpec"];
+        /** Writes a spec. One with problems is stored, too. */
+        put: operations["writeSpec"];
+        post?: never;
+        /** Removes a spec. */
+        delete: operations["deleteSpec"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/specs/{spec}/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Checks a spec.
+         * @description Checks the text in the body, which is not stored; without a body, the stored spec.
+         */
+        post: operations["validateSpec"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tickets": {
         parameters: {
             query?: never;
@@ -2274,6 +2353,16 @@ export interface components {
              */
             type: "followup.queued";
         };
+        /** @description A spec that a model has written. */
+        GeneratedSpec: {
+            /** @description The text. */
+            content: string;
+            name: string;
+            ok: boolean;
+            path: string;
+            /** @description What is wrong, in sentences. */
+            problems: string[];
+        };
         /** @description Permissions that decisions have added to a session. */
         Grants: {
             /** @description Categories whose tools may run without approval. */
@@ -3015,6 +3104,19 @@ export interface components {
             /** @description The user, if you authenticate with a key. */
             user?: string | null;
         };
+        /** @description What a spec is to be written about. */
+        NewSpec: {
+            /** @description The agent whose model writes the spec, and in whose workspace it is stored. */
+            agent?: string | null;
+            /** @description The name of the spec. */
+            name: string;
+            /** @description Whether to replace a spec of this name. */
+            overwrite?: boolean;
+            /** @description What the spec is about, for the model that writes it. */
+            prompt: string;
+            /** @description The user, if you authenticate with a key. */
+            user?: string | null;
+        };
         NewTenant: {
             /** @description The id; a new one if absent. */
             id?: string | null;
@@ -3314,6 +3416,13 @@ export interface components {
         PageOfSkill: {
             /** @description The entries. */
             data: components["schemas"]["Skill"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
+        PageOfSpec: {
+            /** @description The entries. */
+            data: components["schemas"]["Spec"][];
             /** @description The cursor of the next page. */
             next_cursor: string | null;
         };
@@ -3938,6 +4047,24 @@ export interface components {
             title?: string;
             /** @description The page's URL. */
             url: string;
+        };
+        /** @description A spec. */
+        Spec: {
+            /** @description Size in bytes. */
+            bytes: number;
+            etag: string;
+            /** @description The layer that a file comes from. */
+            layer: "user" | "shared";
+            name: string;
+            path: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description Whether a spec is valid. */
+        SpecCheck: {
+            ok: boolean;
+            /** @description What is wrong, in sentences. */
+            problems: string[];
         };
         /** @description The caller-defined state of the session changed. */
         StateChangedEvent: {
@@ -10051,6 +10178,328 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalError"];
             501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listSpecs: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of specs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfSpec"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    generateSpec: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+            };
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "fix-parser",
+                 *       "prompt": "Bring the tests of the parser back to green. Do not change its interface."
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewSpec"];
+            };
+        };
+        responses: {
+            /** @description The spec, which replaces the one of this name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GeneratedSpec"];
+                };
+            };
+            /** @description The new spec. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GeneratedSpec"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `already_exists`: The resource already exists. `agent_gone`: The agent was deleted. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    readSpec: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+            };
+            header?: {
+                /** @description The etag of what you have. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The name of the spec. */
+                spec: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The text. */
+            200: {
+                headers: {
+                    /** @description The etag. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/markdown": string;
+                };
+            };
+            /** @description You have it. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    writeSpec: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+            };
+            header?: {
+                /** @description The etag that the spec must have. */
+                "If-Match"?: string;
+                /** @description `*`: the spec must not exist. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The name of the spec. */
+                spec: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "text/markdown": string;
+            };
+        };
+        responses: {
+            /** @description The changed spec. */
+            200: {
+                headers: {
+                    /** @description The etag. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["File"];
+                };
+            };
+            /** @description The new spec. */
+            201: {
+                headers: {
+                    /** @description The etag. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["File"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            /** @description `missing_scope`: The credential lacks the required scope. `read_only`: The resource can only be read. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: components["responses"]["NotFound"];
+            /** @description `precondition_failed`: The resource does not match the request's precondition. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteSpec: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+            };
+            header?: {
+                /** @description The etag that the spec must have. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The name of the spec. */
+                spec: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description There is no such spec now. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            /** @description `missing_scope`: The credential lacks the required scope. `read_only`: The resource can only be read. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: components["responses"]["NotFound"];
+            /** @description `precondition_failed`: The resource does not match the request's precondition. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    validateSpec: {
+        parameters: {
+            query?: {
+                /** @description The user, `default` if absent. A token has its own. */
+                user?: string;
+                /** @description The agent, `default` if absent. */
+                agent?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The name of the spec. */
+                spec: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "text/markdown": string;
+            };
+        };
+        responses: {
+            /** @description The result. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SpecCheck"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
     };

@@ -297,6 +297,33 @@ pub(super) struct File {
     layer: Layer,
 }
 
+/// A spec.
+#[derive(JsonSchema)]
+pub(super) struct Spec {
+    name: String,
+    #[serde(flatten)]
+    file: File,
+}
+
+/// Whether a spec is valid.
+#[derive(JsonSchema)]
+pub(super) struct SpecCheck {
+    ok: bool,
+    /// What is wrong, in sentences.
+    problems: Vec<String>,
+}
+
+/// A spec that a model has written.
+#[derive(JsonSchema)]
+pub(super) struct GeneratedSpec {
+    name: String,
+    path: String,
+    /// The text.
+    content: String,
+    #[serde(flatten)]
+    check: SpecCheck,
+}
+
 /// A skill, a draft of one, or a malformed one.
 #[derive(JsonSchema)]
 pub(super) struct Skill {

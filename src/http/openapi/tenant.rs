@@ -200,7 +200,7 @@ pub(super) fn part(operation: Operation) -> Operation {
 }
 
 /// Adds the user and the agent whose files or memory a request concerns.
-fn owned(operation: Operation) -> Operation {
+pub(super) fn owned(operation: Operation) -> Operation {
     operation
         .query("user", "The user, `default` if absent. A token has its own.")
         .query("agent", "The agent, `default` if absent.")

@@ -37,6 +37,11 @@ const ONE_SHOT_RESPONSES: &[(&str, &str, &str)] = &[
         "/reflect",
         "CONTINUE. As far as I can tell, the last step did what it was supposed to do.",
     ),
+    (
+        "You write the spec of a job",
+        "/spec",
+        "## Goal\nDo what was asked.\n\n## Constraints\n- Change nothing else.\n\n## Acceptance criteria\n- The tests pass.",
+    ),
     ("\"score\"", "/judge", r#"{"score": 1, "reason": "demo/echo likes every reply"}"#),
 ];
 

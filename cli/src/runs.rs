@@ -1,0 +1,19 @@
+//! Runs: jobs of steps. A run is a session of the server, whose events are followed like those of any other.
+
+mod follow;
+mod view;
+
+pub(crate) use follow::{Follower, Output as Printed};
+pub(crate) use view::{Run, page, plan};
+
+use crate::api::segment;
+
+/// Returns whether the id of a session is that of a run.
+pub(crate) fn is_run(id: &str) -> bool {
+    id.starts_with("run_")
+}
+
+/// Returns the route of a run.
+pub(crate) fn path(run: &str) -> String {
+    format!("/v1/runs/{}", segment(run))
+}

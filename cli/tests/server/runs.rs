@@ -1,0 +1,209 @@
+//! `run` and `runs`: a folder with a failing test, a spec, and a run that repairs it.
+
+#![cfg(target_os = "linux")]
+
+use crate::{
+    agentctl::Agentctl,
+    support::{PATIENCE, Script, World},
+    terminal::Terminal,
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+const SPEC: &str = "# Goal\n`./test.sh` passes.\n# Constraints\n- Do not change the test.\n# Acceptance criteria\n- `./test.sh` ends with 0.\n";
+/// Passes if value.txt is 42.
+const TEST: &str =
+    "test \"$(cat value.txt)\" = 42 || { echo \"value.txt is $(cat value.txt), expected 42\"; exit 1; }\n";
+
+/// A project with a failing test, and a world whose model plans its repair: the first patch is wrong, the second one right.
+struct Project {
+    world: World,
+    cli: Agentctl,
+    root: PathBuf,
+}
+
+impl Project {
+    fn new() -> Self {
+        let world = World::start();
+        let cli = Agentctl::new(&world.server);
+        let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder");
+        cli.run(&["agents", "push", &coder.display().to_string()]).expect(0);
+        let root = cli.folder().join("project");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("value.txt"), "1\n").unwrap();
+        fs::write(root.join("test.sh"), TEST).unwrap();
+        fs::write(cli.folder().join("fix.md"), SPEC).unwrap();
+        Self { world, cli, root }
+    }
+
+    /// Has the model plan a patch that needs an approval and does not help, and repair it when the check fails.
+    fn script_plan_and_repair(&self) {
+        let plan = json!({"steps": [
+            {"id": "fix", "title": "Set the value", "type": "patch", "needs_approval": true, "patch": patch("1", "41")},
+            {"id": "note", "title": "Say what was done", "type": "note", "depends_on": ["fix"], "content": "Set it."},
+        ]});
+        let fenced = format!("Here is the plan:\n```json\n{plan}\n```\nGood luck!");
+        self.world.model.script("m", Script::text([fenced.as_str()]));
+        let repair = json!({"steps": [
+            {"id": "repair", "title": "Set the right value", "type": "patch", "patch": patch("41", "42")},
+        ]});
+        self.world.model.script("m", Script::text([repair.to_string().as_str()]));
+    }
+
+    fn run(&self, id: &str) -> Value {
+        self.cli.run(&["runs", "show", id, "--json"]).expect(0).json()
+    }
+
+    /// Waits until a run has a status.
+    fn until(&self, id: &str, status: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let run = self.run(id);
+            if run["status"] == status {
+                return run;
+            }
+            assert!(Instant::now() < deadline, "{run}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Asserts what a run has done that was repaired.
+    fn assert_repaired(&self, id: &str) {
+        assert_eq!(fs::read_to_string(self.root.join("value.txt")).unwrap(), "42\n");
+        let run = self.run(id);
+        assert_eq!((&run["status"], &run["plan_source"]), (&json!("succeeded"), &json!("model")), "{run}");
+        assert_eq!(run["repairs"], 1, "{run}");
+        let steps = run["steps"].as_array().unwrap();
+        assert!(steps.iter().all(|step| step["status"] == "succeeded"), "{run}");
+        let report = run["report"].as_str().unwrap();
+        let report = self.cli.run(&["files", "get", report, "--agent", "coder"]).expect(0).out;
+        assert!(report.contains("Set the value"), "{report}");
+    }
+
+    /// Asserts that an export has the parts of a run, and that each of its events parses.
+    fn assert_exports(&self, id: &str) {
+        let ran = self.cli.run(&["export", id, "-o", "run.zip", "--json"]).expect(0).json();
+        assert_eq!(ran["file"], "run.zip");
+        let file = fs::File::open(self.cli.folder().join("run.zip")).unwrap();
+        let mut archive = zip::ZipArchive::new(file).unwrap();
+        let names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+        assert!(names.iter().any(|name| name.starts_with("artifacts/")), "{names:?}");
+        let mut read = |name: &str| {
+            let mut text = String::new();
+            archive.by_name(name).unwrap().read_to_string(&mut text).unwrap();
+            text
+        };
+        let run: Value = serde_json::from_str(&read("run.json")).unwrap();
+        assert_eq!(run["id"], id);
+        let events = read("events.ndjson");
+        let seqs = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].clone());
+        let expected = (1..=events.lines().count()).map(|seq| json!(seq));
+        assert_eq!(seqs.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+}
+
+/// Returns a unified diff that changes value.txt.
+fn patch(from: &str, to: &str) -> String {
+    format!("--- a/value.txt\n+++ b/value.txt\n@@ -1 +1 @@\n-{from}\n+{to}\n")
+}
+
+const RUN: &[&str] = &["run", "--spec", "fix.md", "--agent", "coder"];
+const ROOT: &[&str] = &["--root", "project", "--verify", "sh test.sh"];
+
+#[test]
+#[ignore = "the server has no runs yet"]
+fn a_run_is_approved_on_the_terminal_repaired_verified_and_reported() {
+    let project = Project::new();
+    project.script_plan_and_repair();
+    let mut terminal = Terminal::start(&project.cli, &[RUN, ROOT].concat());
+    terminal.wait_for("y approve");
+    assert_eq!(
+        fs::read_to_string(project.root.join("value.txt")).unwrap(),
+        "1\n",
+        "nothing before the approval"
+    );
+    terminal.send("y");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let runs = project.cli.run(&["runs", "list", "--agent", "coder", "--json"]).expect(0).lines();
+    let id = runs[0]["id"].as_str().unwrap();
+    assert!(id.starts_with("run_"), "{id}");
+    project.assert_repaired(id);
+    project.assert_exports(id);
+}
+
+#[test]
+#[ignore = "the server has no runs yet"]
+fn a_run_without_a_terminal_waits_and_is_continued() {
+    let project = Project::new();
+    project.script_plan_and_repair();
+    let waiting = project.cli.run(&[RUN, ROOT, &["--json"]].concat()).expect(5);
+    let run = waiting.json();
+    let id = run["id"].as_str().unwrap();
+    assert_eq!(run["status"], "waiting", "{run}");
+    let shown = project.cli.run(&["runs", "show", id]).expect(0).out;
+    assert!(shown.contains(&format!("agentctl runs approve {id} fix --args-hash ")), "{shown}");
+    project.cli.run(&["runs", "tail", id]).expect(5);
+
+    let args = ["runner", "--session", id, "--root", "project", "--verify", "sh test.sh"];
+    let mut runner = project.cli.command(&args).spawn().unwrap();
+    project.cli.run(&["runs", "approve", id, "fix", "--args-hash", "other"]).expect(3);
+    project.cli.run(&["runs", "approve", id, "nothing"]).expect(4);
+    project.cli.run(&["runs", "approve", id, "fix"]).expect(0);
+    let tailed = project.cli.run(&["runs", "tail", id]).expect(0);
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    assert!(tailed.err.contains("plan (model):") && tailed.err.contains("✓ fix patch"), "{tailed:?}");
+    project.assert_repaired(id);
+    let events = project.cli.run(&["runs", "tail", id, "--events"]).expect(0).lines();
+    assert!(events.iter().any(|event| event["type"] == "approval.decided"));
+    project.cli.run(&["runs", "approve", id, "fix", "--decline"]).expect(3);
+}
+
+#[test]
+#[ignore = "the server has no runs yet"]
+fn a_run_is_canceled_and_retried() {
+    let project = Project::new();
+    project.script_plan_and_repair();
+    let id = project.cli.run(&[RUN, &["--detach"]].concat()).expect(0).out;
+    let id = id.trim();
+    // Nobody serves the calls that read the folder.
+    assert!(!project.run(id)["status"].is_null());
+    let canceled = project.cli.run(&["runs", "cancel", id]).expect(0);
+    assert_eq!(canceled.out, format!("canceled {id}\n"));
+    project.until(id, "canceled");
+    project.cli.run(&["runs", "tail", id]).expect(1);
+    project.cli.run(&["runs", "retry", id, "--detach", "--json"]).expect(0);
+    let args = ["runner", "--session", id, "--root", "project", "--verify", "sh test.sh"];
+    let mut runner = project.cli.command(&args).spawn().unwrap();
+    project.until(id, "waiting");
+    project.cli.run(&["runs", "approve", id, "fix"]).expect(0);
+    project.cli.run(&["runs", "tail", id]).expect(0);
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    project.assert_repaired(id);
+}
+
+#[test]
+#[ignore = "the server has no runs yet"]
+fn wrong_usage_starts_nothing() {
+    let project = Project::new();
+    for args in
+        [&["run"][..], &["run", "--goal", "x", "--spec", "y"], &["run", "--goal", "x", "--approvals", "some"]]
+    {
+        project.cli.run(args).expect(2);
+    }
+    project.cli.run(&["run", "--goal", "x", "--detach", "--root", "project"]).expect(2);
+    project.cli.run(&["run", "--spec", "none.md"]).expect(1);
+    let absent = project.cli.run(&["run", "--spec", "none"]);
+    assert!([3, 4].contains(&absent.code), "{absent:?}");
+    project.cli.run(&["runs", "show", "run_none"]).expect(4);
+    assert!(project.cli.run(&["runs", "list"]).expect(0).err.contains("nothing found"));
+}
