@@ -6,10 +6,12 @@ use super::faces::{a2a, ag_ui, chat_completions, mcp, openai, responses, ui_stre
 use super::pattern::matches;
 use super::response::{self, Response};
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, SplitHandler, TenantHandler};
-use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
+use super::session::{
+    artifacts, decisions, delete, events, fork, resource, runs, socket, tasks, turns, update,
+};
 use super::{
-    agents, audit, consent, export, keys, lists, memory, moves, oauth, pending, ready, secrets, skills,
-    tenants, tickets, usage, users, workspace,
+    agents, audit, consent, export, keys, lists, memory, moves, oauth, pending, ready, runs as gateway_runs,
+    secrets, skills, tenants, tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
@@ -38,6 +40,16 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
+    tenant(GET, "/v1/runs", Read, run!(gateway_runs::list)),
+    tenant(GET, "/v1/runs/{id}/export", Read, run!(gateway_runs::export)),
+    Route::new(POST, "/v1/runs", Handler::NewSession(Chat, run!(runs::create)))
+        .creates_session()
+        .starts_turn(),
+    session(GET, "/v1/runs/{id}", Read, run!(runs::show)),
+    session(GET, "/v1/runs/{id}/events", Read, run!(events::events)).accepts_ticket(),
+    session(POST, "/v1/runs/{id}/steps/{step}/approval", Chat, run!(runs::approve)).once(),
+    session(POST, "/v1/runs/{id}/cancel", Chat, run!(runs::cancel)).once(),
+    session(POST, "/v1/runs/{id}/retry", Chat, run!(runs::retry)).starts_turn(),
     tenant(GET, "/v1/pending", Read, run!(pending::list)),
     tenant(GET, "/v1/pending/events", Read, run!(pending::events)),
     Route::new(
