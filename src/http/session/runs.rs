@@ -161,10 +161,10 @@ async fn post(call: &Call<'_>, read: &dyn Fn() -> Result<MessageBody, Problem>) 
     let posted = turns::post_as(call, &ResponseMode::Receipt, read).await?;
     let is_replayed = posted.headers().contains_key("idempotent-replayed");
     let call = call.again().await?;
-    let session = call.session_of(user)?;
+    // Before the await, so that the run has not begun yet.
+    let response = shown(StatusCode::ACCEPTED, call.session_of(user)?)?;
     // A new run is in the list when the client gets the response, unless the list cannot be reached.
     call.host.await_list_update().await;
-    let response = shown(StatusCode::ACCEPTED, session)?;
     Ok(if is_replayed { response.with("idempotent-replayed", "true") } else { response })
 }
 
