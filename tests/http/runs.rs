@@ -281,7 +281,7 @@ fn a_run_is_created_once_and_takes_no_messages() {
     let again = keyed.post("/v1/runs", body);
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     let (first, again) = (first.expect(202), again.expect(202));
-    assert_eq!((&first["id"], &first["status"]), (&again["id"], &json!("queued")));
+    assert_eq!((&again["id"], &first["status"]), (&first["id"], &json!("queued")));
     keyed.post("/v1/runs", json!({"agent": "builder", "goal": "Else."})).expect(422);
     let id = first["id"].as_str().unwrap();
     assert!(id.starts_with("run_"), "{id}");
