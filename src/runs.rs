@@ -27,4 +27,4 @@ pub use decision::Next;
 pub use fold::{KINDS, Run, StepStatus};
 pub use model::RunModel;
 pub use plan::{Plan, PlanSource, Step, StepType};
-pub use view::{RunPhase, RunStatus, RunView, StepView};
+pub use view::{About, RunPhase, RunStatus, RunView, StepView};

@@ -1,7 +1,7 @@
 //! Plans: what a model writes, checked.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of steps of a plan.
@@ -49,7 +49,7 @@ impl StepType {
 }
 
 /// A step of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Unique within the run: 1 to 64 of `A-Z a-z 0-9 _ -`.
     pub id: String,
@@ -86,7 +86,7 @@ pub struct Step {
 }
 
 /// The steps of a plan, in an order in which they can run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Where it comes from.
     pub source: PlanSource,
@@ -101,9 +101,12 @@ impl Plan {
         let objects = text.match_indices('{').map(|(at, _)| text.get(at..).unwrap_or_default());
         // A plan has few objects before it; the bound keeps long prose with many braces cheap.
         objects.take(50).find_map(|rest| {
-            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Written>();
-            let steps = values.next()?.ok()?.steps;
-            sorted(steps, taken).map(|steps| Self { source, steps })
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+            let mut found = values.next()?.ok()?;
+            // A plan of the model says nothing about its source.
+            found.as_object_mut()?.insert("source".to_owned(), json!(source));
+            let plan = of_args(&found)?;
+            sorted(plan.steps, taken).map(|steps| Self { source, steps })
         })
     }
 
@@ -124,12 +127,6 @@ impl Plan {
         };
         Self { source: PlanSource::Fallback, steps: FALLBACK.into_iter().map(step).collect() }
     }
-}
-
-/// What a model writes.
-#[derive(Deserialize)]
-struct Written {
-    steps: Vec<Step>,
 }
 
 /// Reads a list that a model may leave out as `null`.

@@ -4,7 +4,7 @@
 
 use super::call::Purpose;
 use super::tests::{Stage, good};
-use super::{ARTIFACT, Next, Plan, PlanSource, RunStatus, StepStatus, StepType};
+use super::{ARTIFACT, About, Next, Plan, PlanSource, RunStatus, StepStatus, StepType};
 use crate::types::{DenyReason, OnDecline, RunApprovals, StopReason, ToolOutcome, TurnStatus};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::json;
@@ -76,7 +76,7 @@ proptest! {
                     prop_assert_eq!(gated.len(), 1, "approvals have a wave of their own");
                     for step in wave {
                         prop_assert!(!ran.contains(&step.id), "{} ran twice", step.id);
-                        let view = run.view();
+                        let view = run.view(About::default());
                         for before in &step.depends_on {
                             let before = view.steps.iter().find(|own| own.id == *before).unwrap();
                             prop_assert_eq!(before.status, StepStatus::Succeeded);
@@ -121,7 +121,7 @@ proptest! {
         }
         stage.end(TurnStatus::Completed, StopReason::End);
         prop_assert!(repairs <= 2);
-        let view = stage.read().view();
+        let view = stage.read().view(About::default());
         prop_assert!(matches!(view.status, RunStatus::Succeeded | RunStatus::Failed));
         prop_assert_eq!(view.status == RunStatus::Failed, view.error.is_some());
         let fails = view.steps.iter().any(|step| step.status == StepStatus::Failed);

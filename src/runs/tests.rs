@@ -4,7 +4,7 @@
 
 use super::call::Purpose;
 use super::fold::{Check, Run, StepStatus};
-use super::{Next, Plan, PlanSource, RunPhase, RunStatus, StepType};
+use super::{About, Next, Plan, PlanSource, RunPhase, RunStatus, StepType};
 use crate::types::{
     CallId, DenyReason, Effect, EventKind, Message, OnDecline, Part, Role, RunApprovals, RunTurn, StopReason,
     Timestamp, ToolOutcome, TurnEnd, TurnStatus,
@@ -96,7 +96,7 @@ impl Stage {
     }
 
     fn statuses(&self) -> Vec<(String, StepStatus)> {
-        self.read().view().steps.into_iter().map(|step| (step.id, step.status)).collect()
+        self.read().view(About::default()).steps.into_iter().map(|step| (step.id, step.status)).collect()
     }
 }
 
@@ -168,7 +168,7 @@ fn a_diagram_begins_with_its_kind() {
 fn independent_steps_run_side_by_side_and_those_with_approval_last() {
     let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
     assert!(stage.next().starts_with("Context"), "{}", stage.next());
-    assert_eq!(stage.read().view().status, RunStatus::Queued);
+    assert_eq!(stage.read().view(About::default()).status, RunStatus::Queued);
     stage.call(&Purpose::Context, "local_repo_tree", good("a.txt"));
     assert_eq!(stage.next(), "Plan");
     let mut gated = command("gated", &[]);
@@ -195,7 +195,7 @@ fn independent_steps_run_side_by_side_and_those_with_approval_last() {
     stage.call(&Purpose::Report, super::ARTIFACT, good("wrote"));
     assert_eq!(stage.next(), "Finish");
     stage.end(TurnStatus::Completed, StopReason::End);
-    let view = stage.read().view();
+    let view = stage.read().view(About::default());
     assert_eq!((view.status, view.phase), (RunStatus::Succeeded, RunPhase::Done));
     assert_eq!(view.report.as_deref(), Some("runs/run_1/report.md"));
 }
@@ -211,7 +211,7 @@ fn a_failed_step_ends_the_run_and_a_retry_continues_it() {
     assert_eq!(stage.next(), "Report");
     stage.call(&Purpose::Report, super::ARTIFACT, good("wrote"));
     stage.end(TurnStatus::Completed, StopReason::End);
-    let view = stage.read().view();
+    let view = stage.read().view(About::default());
     let error = view.error.unwrap();
     assert_eq!((view.status, error.step.as_deref()), (RunStatus::Failed, Some("b")));
     assert_eq!(error.message, "the step \"b\" failed: Error: exit code 1");
@@ -229,7 +229,7 @@ fn a_failed_step_ends_the_run_and_a_retry_continues_it() {
     stage.step("c", good("C"));
     stage.call(&Purpose::Verify, "local_verify", good("ok"));
     stage.end(TurnStatus::Completed, StopReason::End);
-    assert_eq!(stage.read().view().status, RunStatus::Succeeded);
+    assert_eq!(stage.read().view(About::default()).status, RunStatus::Succeeded);
     stage.retry(Some("b"));
     assert_eq!(stage.next(), "b", "and those after it");
     assert_eq!(stage.statuses()[2], of(StepStatus::Pending)("c"));
@@ -246,7 +246,7 @@ fn a_declined_step_is_skipped_with_those_after_it_or_ends_the_run() {
         stage.step("c", good("C"));
         stage.call(&Purpose::Verify, "local_verify", good("ok"));
         stage.end(TurnStatus::Completed, StopReason::End);
-        let view = stage.read().view();
+        let view = stage.read().view(About::default());
         let code = view.error.map(|error| error.code);
         match on_decline {
             OnDecline::Skip => assert_eq!((view.status, code), (RunStatus::Succeeded, None)),
@@ -284,7 +284,7 @@ fn a_failed_verification_is_repaired_at_most_twice() {
         "{report}"
     );
     stage.end(TurnStatus::Completed, StopReason::End);
-    let view = stage.read().view();
+    let view = stage.read().view(About::default());
     assert_eq!((view.status, view.repairs), (RunStatus::Failed, 2));
     assert_eq!(view.error.unwrap().code, "verification_failed");
 }
@@ -303,7 +303,7 @@ fn a_run_that_is_canceled_or_has_reached_a_limit_says_so() {
         expires_at: Timestamp(9),
     };
     stage.run.apply(required);
-    let view = stage.read().view();
+    let view = stage.read().view(About::default());
     assert_eq!((view.status, view.steps[0].status), (RunStatus::Waiting, StepStatus::WaitingApproval));
     assert_eq!(
         (view.steps[0].args_hash.as_deref(), &view.steps[0].call_id),
@@ -311,12 +311,12 @@ fn a_run_that_is_canceled_or_has_reached_a_limit_says_so() {
     );
     stage.complete(&call, ToolOutcome::denied(DenyReason::Canceled, "aborted"));
     stage.end(TurnStatus::Canceled, StopReason::Canceled);
-    let view = stage.read().view();
+    let view = stage.read().view(About::default());
     assert_eq!((view.status, view.error), (RunStatus::Canceled, None));
     assert!(view.steps.iter().all(|step| step.status == StepStatus::Skipped));
 
     stage.retry(None);
     stage.end(TurnStatus::Completed, StopReason::Cost);
-    let error = stage.read().view().error.unwrap();
+    let error = stage.read().view(About::default()).error.unwrap();
     assert_eq!(error.code, "budget_exceeded");
 }

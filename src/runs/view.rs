@@ -3,7 +3,7 @@
 use super::decision::RunError;
 use super::fold::{Run, StepState, StepStatus};
 use super::plan::{PlanSource, StepType};
-use crate::types::{CallId, RunSpec, SessionId, TurnStatus};
+use crate::types::{AgentId, CallId, RunSpec, SessionId, Timestamp, TurnStatus, Usage, UserId};
 use serde::Serialize;
 
 /// The state of a run.
@@ -42,9 +42,26 @@ pub enum RunPhase {
     Done,
 }
 
+/// What the session of a run says about it.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// See [`RunView::agent`].
+    pub agent: Option<AgentId>,
+    /// See [`RunView::user`].
+    pub user: Option<UserId>,
+    /// See [`RunView::title`].
+    pub title: Option<String>,
+    /// See [`RunView::usage`].
+    pub usage: Usage,
+    /// See [`RunView::cost_usd`].
+    pub cost_usd: Option<f64>,
+    /// When it was created, and when it last changed.
+    pub times: (Timestamp, Timestamp),
+}
+
 /// A run.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-#[schemars(rename = "RunState")]
+#[schemars(rename = "Run")]
 pub struct RunView {
     /// The run's id, which is also that of its session.
     pub id: SessionId,
@@ -66,6 +83,21 @@ pub struct RunView {
     pub report: Option<String>,
     /// Why it has failed.
     pub error: Option<RunError>,
+    /// The agent.
+    pub agent: Option<AgentId>,
+    /// The user.
+    pub user: Option<UserId>,
+    /// The title.
+    pub title: Option<String>,
+    /// Tokens of all turns.
+    pub usage: Usage,
+    /// Cost of all turns in US dollars, if the model has a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
 }
 
 /// A step of a run.
@@ -102,7 +134,7 @@ pub struct StepView {
 
 impl Run {
     /// Returns the run as clients see it.
-    pub fn view(&self) -> RunView {
+    pub fn view(&self, about: About) -> RunView {
         let failure = self.failure();
         let status = match &self.end {
             Some(end) if end.status == TurnStatus::Canceled => RunStatus::Canceled,
@@ -123,6 +155,13 @@ impl Run {
             repairs: self.repairs.0,
             report: self.report.clone(),
             error: failure.filter(|_| status == RunStatus::Failed),
+            agent: about.agent,
+            user: about.user,
+            title: about.title,
+            usage: about.usage,
+            cost_usd: about.cost_usd,
+            created_at: about.times.0,
+            updated_at: about.times.1,
         }
     }
 

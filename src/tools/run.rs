@@ -2,19 +2,26 @@
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, Log, filesystem::Precondition};
-use crate::runs::{ARTIFACT, PLAN, Plan, Run};
+use crate::runs::{ARTIFACT, PLAN, Run};
 use crate::types::{Category, Effect, FilePath};
 use crate::workspace::Workspaces;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// Records a plan: the call itself is the record.
 pub struct RunPlan;
 
+/// The arguments of `run_plan`: a [`Plan`](crate::runs::Plan).
+#[derive(Deserialize, JsonSchema)]
+pub struct Recorded {
+    /// The steps.
+    steps: Vec<Value>,
+}
+
 impl Tool for RunPlan {
-    type Args = Plan;
+    type Args = Recorded;
     type Output = String;
     const NAME: &'static str = PLAN;
     const DESCRIPTION: &'static str = "Records the plan of the run.";
@@ -23,7 +30,7 @@ impl Tool for RunPlan {
     const CONTROL: bool = true;
     const VARIES: bool = true;
 
-    async fn run(&self, plan: Plan, _cx: ToolContext) -> Result<String, ToolError> {
+    async fn run(&self, plan: Recorded, _cx: ToolContext) -> Result<String, ToolError> {
         Ok(format!("recorded {} steps", plan.steps.len()))
     }
 }

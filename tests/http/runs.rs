@@ -412,6 +412,37 @@ fn a_run_stops_at_its_budget_and_goes_on_with_a_larger_one() {
 }
 
 #[test]
+fn a_step_can_be_the_task_of_a_subagent() {
+    let world = world();
+    let step = json!({"id": "ask", "type": "agent", "prompt": "Look for it."});
+    let run = Work::start(&world, "delegates", &[plan(&[step]), "Found.".to_owned()], json!({}));
+    let ended = run.work(good);
+    assert_eq!((&ended["status"], &ended["steps"][0]["status"]), (&json!("succeeded"), &json!("succeeded")));
+    let log = run.log();
+    let done = of_type(&log, "tool.completed");
+    assert!(
+        done.iter().any(|done| done["name"] == "subagent" && done["result"].to_string().contains("Found."))
+    );
+    // The subagent may have changed the project.
+    assert_eq!(*run.done.borrow(), ["local_repo_tree", "local_verify"]);
+}
+
+#[test]
+fn a_plan_that_cannot_be_asked_for_fails_the_run() {
+    let world = world();
+    world.model.script("broken", Script::error(400, json!({"error": {"message": "no"}})));
+    let run = Work::start(&world, "broken", &[], json!({}));
+    let ended = run.work(good);
+    assert_eq!(
+        (&ended["status"], &ended["error"]["code"]),
+        (&json!("failed"), &json!("provider_invalid_request"))
+    );
+    world.model.script("broken", Script::text([plan(&[command("a", &[])]).as_str()]));
+    run.client.post(&run.path("/retry"), json!({})).expect(202);
+    assert_eq!(run.work(good)["status"], "succeeded");
+}
+
+#[test]
 fn rules_and_the_caller_can_only_add_approvals() {
     let world = world();
     define_gated(&world);

@@ -3860,10 +3860,10 @@ export interface components {
         };
         /** @description The author of a message. */
         Role: "user" | "assistant" | "tool";
-        /** @description A run as a resource. */
+        /** @description A run. */
         Run: {
             /** @description The agent. */
-            agent: string;
+            agent: string | null;
             /** @description Cost of all turns in US dollars, if the model has a price. */
             cost_usd?: number;
             /**
@@ -3901,7 +3901,7 @@ export interface components {
             /** @description Tokens of all turns. */
             usage: components["schemas"]["Usage"];
             /** @description The user. */
-            user: string;
+            user: string | null;
         };
         /** @description Which steps of a run need an approval. */
         RunApprovals: "plan" | "all";

@@ -3,7 +3,8 @@
 use super::events;
 use super::operation::{Operation, SSE};
 use crate::http::page::Page;
-use crate::http::session::runs::{NewRun, RunResource, RunRetry, StepApproval};
+use crate::http::session::runs::{NewRun, RunRetry, StepApproval};
+use crate::runs::RunView;
 use crate::types::ErrorCode::{
     AlreadyDecided, NotWaiting, QuotaExceeded, SessionBusy, StaleArgsHash, TransitionNotAllowed, Unavailable,
 };
@@ -20,7 +21,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("user", "The user, if the body names none.")
             .query("agent", "The agent, if the body names none.")
             .body::<NewRun>(json!({ "agent": "coder", "goal": "Make the tests pass." }))
-            .returns::<RunResource>(202, "The run is accepted.")
+            .returns::<RunView>(202, "The run is accepted.")
             .with("Location", "The path of the run.")
             .fails(&[TransitionNotAllowed, QuotaExceeded, Unavailable]),
         Operation::get("/v1/runs", "listRuns", "Lists runs, newest first.")
@@ -29,9 +30,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .query("agent", "Only runs of this agent.")
             .query_as("status", "Only runs in this state.", states)
             .list()
-            .returns::<Page<RunResource>>(200, "A page of runs.")
+            .returns::<Page<RunView>>(200, "A page of runs.")
             .fails(&[Unavailable]),
-        Operation::get("/v1/runs/{id}", "getRun", "Returns a run.").returns::<RunResource>(200, "The run."),
+        Operation::get("/v1/runs/{id}", "getRun", "Returns a run.").returns::<RunView>(200, "The run."),
         Operation::get("/v1/runs/{id}/events", "streamRunEvents", "Streams or returns the events of a run.")
             .text("The same as the events of a session.")
             .query("after", "The id of the last event that you have.")
@@ -42,15 +43,15 @@ pub(super) fn operations() -> Vec<Operation> {
             .or("application/x-ndjson", events::record),
         Operation::post("/v1/runs/{id}/steps/{step}/approval", "decideStep", "Approves or declines a step that waits.")
             .body::<StepApproval>(json!({ "decision": "approve" }))
-            .returns::<RunResource>(200, "The decision is stored, or was before.")
+            .returns::<RunView>(200, "The decision is stored, or was before.")
             .fails(&[AlreadyDecided, NotWaiting, StaleArgsHash, QuotaExceeded]),
         Operation::post("/v1/runs/{id}/cancel", "cancelRun", "Cancels a run. One that has ended stays as it is.")
-            .returns::<RunResource>(200, "The run."),
+            .returns::<RunView>(200, "The run."),
         Operation::post("/v1/runs/{id}/retry", "retryRun", "Continues a run that has ended.")
             .text("It does the steps again that did not succeed, or a step and those that depend on it.")
             .body::<RunRetry>(json!({ "from": "test" }))
             .optional()
-            .returns::<RunResource>(202, "The retry is accepted.")
+            .returns::<RunView>(202, "The retry is accepted.")
             .fails(&[SessionBusy, QuotaExceeded]),
         Operation::get("/v1/runs/{id}/export", "exportRun", "Returns a run, its events and its files as a zip archive.")
             .returns_bytes(200, "`run.json`, `events.ndjson` and `artifacts/`.", "application/zip")

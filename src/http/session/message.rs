@@ -184,7 +184,10 @@ pub(super) fn checked_post(
             tools,
             think: body.think,
             show_citations: body.show_citations.unwrap_or(true),
-            output_schema: body.output_schema.or_else(|| agent.output_schema().cloned()),
+            // The reply of a run is its report.
+            output_schema: body
+                .output_schema
+                .or_else(|| agent.output_schema().filter(|_| body.run.is_none()).cloned()),
             client_tools: client_tools(call, body.client_tools)?,
             instructions,
             max_output_tokens: body.max_output_tokens,

@@ -9,14 +9,11 @@ use crate::agent::{OnBusy, run::read_run};
 use crate::http::patch::object;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, idempotency::body_hash};
-use crate::runs::{Run, RunStatus, RunView};
+use crate::runs::{About, Run, RunStatus};
 use crate::session::Session;
-use crate::types::{
-    AgentId, BudgetPatch, Decision, ErrorCode, OnDecline, Problem, RunApprovals, RunSpec, RunTurn, Timestamp,
-    Usage, UserId,
-};
+use crate::types::{BudgetPatch, Decision, ErrorCode, OnDecline, Problem, RunApprovals, RunSpec, RunTurn};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::rc::Rc;
 
 /// Limits of a run whose request names none: a run makes more calls than a reply.
@@ -80,29 +77,6 @@ pub(in crate::http) struct RunRetry {
     budget: Option<BudgetPatch>,
     /// The user, if you authenticate with a key.
     user: Option<String>,
-}
-
-/// A run as a resource.
-#[derive(Serialize, schemars::JsonSchema)]
-#[schemars(rename = "Run")]
-pub(in crate::http) struct RunResource {
-    #[serde(flatten)]
-    run: RunView,
-    /// The agent.
-    agent: AgentId,
-    /// The user.
-    user: UserId,
-    /// The title.
-    title: Option<String>,
-    /// Tokens of all turns.
-    usage: Usage,
-    /// Cost of all turns in US dollars, if the model has a price.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cost_usd: Option<f64>,
-    /// When it was created.
-    created_at: Timestamp,
-    /// When it last changed.
-    updated_at: Timestamp,
 }
 
 /// `POST /v1/runs`.
@@ -242,7 +216,7 @@ fn check_retry(run: &Run, from: Option<&str>) -> Result<(), Problem> {
         Some(step) if !run.has_step(step) => {
             Err(Problem::field("/from", format!("the run has no step {step:?}")))
         }
-        None if run.view().status == RunStatus::Succeeded => {
+        None if run.view(About::default()).status == RunStatus::Succeeded => {
             Err(Problem::field("/from", "the run has succeeded; name the step from which to start again"))
         }
         _ => Ok(()),
@@ -260,26 +234,21 @@ fn of<'a>(call: &'a Call<'_>, user: Option<String>) -> Result<&'a Rc<Session>, P
 }
 
 fn shown(status: StatusCode, session: &Session) -> Result<Response, Problem> {
-    let run = read_run(session)?.view();
+    let run = read_run(session)?;
     let state = session.state();
     let (meta, totals) = (&state.meta, &state.activity.totals);
-    let mut usage = totals.usage;
-    let mut cost_usd = totals.cost_usd;
+    let (mut usage, mut cost_usd) = (totals.usage, totals.cost_usd);
     if let Some(turn) = &state.activity.turn {
         usage += turn.usage;
         cost_usd = turn.cost_usd.map(|cost| cost + cost_usd.unwrap_or_default()).or(cost_usd);
     }
-    response::json(
-        status,
-        &RunResource {
-            run,
-            agent: meta.agent.clone(),
-            user: meta.user.clone(),
-            title: meta.title.clone(),
-            usage,
-            cost_usd,
-            created_at: meta.created_at,
-            updated_at: totals.updated_at,
-        },
-    )
+    let about = About {
+        agent: Some(meta.agent.clone()),
+        user: Some(meta.user.clone()),
+        title: meta.title.clone(),
+        usage,
+        cost_usd,
+        times: (meta.created_at, totals.updated_at),
+    };
+    response::json(status, &run.view(about))
 }
