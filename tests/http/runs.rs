@@ -413,11 +413,13 @@ fn a_run_stops_at_its_budget_and_goes_on_with_a_larger_one() {
 
 #[test]
 fn a_step_can_be_the_task_of_a_subagent() {
-    let world = world();
+    let world = World::start();
+    define(&world, json!({"subagents": []}));
     let step = json!({"id": "ask", "type": "agent", "prompt": "Look for it."});
     let run = Work::start(&world, "delegates", &[plan(&[step]), "Found.".to_owned()], json!({}));
     let ended = run.work(good);
-    assert_eq!((&ended["status"], &ended["steps"][0]["status"]), (&json!("succeeded"), &json!("succeeded")));
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    assert_eq!(ended["steps"][0]["status"], "succeeded");
     let log = run.log();
     let done = of_type(&log, "tool.completed");
     assert!(
