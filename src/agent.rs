@@ -32,6 +32,7 @@ mod preparer;
 pub mod react;
 mod reason;
 mod reflection;
+pub mod run;
 pub mod runtime_state;
 pub mod settings;
 pub mod spec_writer;

@@ -63,6 +63,7 @@ pub mod response;
 mod retries;
 pub mod route;
 pub mod routes;
+mod runs;
 mod scopes;
 mod secrets;
 pub mod session;

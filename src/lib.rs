@@ -13,6 +13,7 @@
 //! | [`memory`] | messages and facts, searched by words |
 //! | [`session`] | one session: log, state, context window, live listeners |
 //! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
+//! | [`runs`] | jobs of steps: the plan, the state, the decisions, the report |
 //! | [`context`] | keeps the conversation within the model's window: compaction, observation |
 //! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
 //! | [`mcp`] | the client of MCP: the tools of other servers |
@@ -35,6 +36,7 @@ pub mod model;
 pub mod platform;
 pub mod ports;
 pub mod remote;
+pub mod runs;
 pub mod session;
 pub mod standard;
 pub mod testkit;

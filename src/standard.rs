@@ -23,8 +23,8 @@ use crate::mcp::{Listings, tool_prefix};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
-    AskUser, CurrentTime, Echo, LoadSkill, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete,
-    TaskUpdate, TaskWrite, WebFetch, files, media, memory, plan, skills, subagent,
+    AskUser, CurrentTime, Echo, LoadSkill, ReadArtifact, Recall, RunArtifact, RunPlan, Subagent, TaskCheck,
+    TaskComplete, TaskUpdate, TaskWrite, WebFetch, files, media, memory, plan, skills, subagent,
 };
 use crate::types::{BackgroundTasks, FilePath};
 use crate::workspace::{Workspaces, layout};
@@ -149,7 +149,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .tool(TaskWrite)
         .tool(TaskUpdate)
         .tool(TaskComplete)
-        .tool(TaskCheck);
+        .tool(TaskCheck)
+        .run_tool(Rc::new(RunPlan))
+        .run_tool(Rc::new(RunArtifact { files: Rc::clone(&parts.files), log: Rc::clone(&parts.log) }));
     if let Some(hook) = WorkspaceTools::new(Rc::clone(&glance)) {
         builder = builder.built_in(Rc::new(hook));
     }

@@ -30,6 +30,7 @@ pub mod plan_review;
 pub mod principal;
 pub mod quota;
 pub mod reached;
+pub mod run;
 pub mod secret;
 pub mod session;
 pub mod spec;
@@ -82,6 +83,7 @@ pub use plan_review::PlanReview;
 pub use principal::{Owner, Principal, Scope, Scopes, WorkspaceOwner};
 pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, SlotUse, Standing};
 pub use reached::{Reached, TimedLimit};
+pub use run::{OnDecline, RunApprovals, RunSpec, RunTurn};
 pub use secret::SecretEntry;
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,

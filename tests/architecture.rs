@@ -19,9 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
     ("turn", &["types"]),
+    ("runs", &["types", "ports"]),
     ("context", &["types", "ports", "model::one_shot", "session"]),
     // The turn loop uses `model::retry` for delays and `model::one_shot` for one-shot calls.
-    ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn", "context"]),
+    ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn", "runs", "context"]),
     ("memory", &["types", "ports", "model::one_shot", "workspace"]),
     // A server describes the arguments of its tools by a schema.
     ("mcp", &["types", "ports", "turn::schema", "agent"]),
@@ -29,7 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
     ("follow_ups", &["types", "ports", "workspace", "memory", "agent"]),
     // The schema of an external tool comes from its provider.
-    ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
+    ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "runs", "agent"]),
     (
         "standard",
         &[
@@ -59,6 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "workspace",
             "memory",
             "turn::schema",
+            "runs",
             "agent",
             "mcp::protocol",
             "standard",

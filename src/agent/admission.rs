@@ -3,6 +3,7 @@
 use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     hook::{HookEvent, PreActing},
+    run,
     tool_context::CallWait,
 };
 use crate::ports::within;
@@ -199,6 +200,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         (agent.allowed_tools(&state), state.client_tools().to_vec())
     };
     let known = agent.tool(&of_client, &call.name);
+    let is_run = cx.session.state().meta.id.is_run();
+    let known = known.filter(|(spec, _)| is_run || agent.run_tool(&spec.name).is_none());
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
     if status == CallStatus::Started && known.as_ref().is_none_or(|(spec, _)| !spec.idempotent) {
         let settled =
@@ -266,7 +269,10 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Ok(valid) => valid,
         Err(invalid) => return deny(call, DenyReason::Validation, invalid.into()),
     };
-    let verdict = agent.verdict(&cx.session.state(), spec, &event.call.args);
+    let verdict = match agent.verdict(&cx.session.state(), spec, &event.call.args) {
+        Verdict::Allow if run::asks(cx, &call.call_id) => Verdict::Ask(Decider::User),
+        verdict => verdict,
+    };
     let is_answered = resolved.answer.is_some();
     // A call that was suspended before it ran has done its work with the answer, so it needs no approval.
     let has_run = resolved.progress.is_some();

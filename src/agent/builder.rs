@@ -74,6 +74,7 @@ pub struct HarnessBuilder {
     follow_ups: Vec<Rc<dyn FollowUp>>,
     intervals: Vec<Rc<dyn Interval>>,
     remotes: BTreeMap<String, Rc<dyn Model>>,
+    run_tools: Vec<Rc<dyn DynTool>>,
     /// The strategy, and its position among the follow-ups.
     strategy: Option<(Rc<dyn ContextStrategy>, usize)>,
 }
@@ -115,6 +116,12 @@ impl HarnessBuilder {
     /// Sets the model of a kind of subagent whose work a remote agent does.
     pub fn remote_agent(mut self, kind: &str, model: Rc<dyn Model>) -> Self {
         self.remotes.insert(kind.to_owned(), model);
+        self
+    }
+
+    /// Adds a tool that only runs have.
+    pub(crate) fn run_tool(mut self, tool: Rc<dyn DynTool>) -> Self {
+        self.run_tools.push(tool);
         self
     }
 
@@ -314,6 +321,7 @@ impl HarnessBuilder {
             hooks: HookChain { lists },
             models,
             remotes: self.remotes,
+            run_tools: self.run_tools.into_iter().map(|tool| (tool.spec(), tool)).collect(),
             clock: self.clock.ok_or(BuildError::Missing("clock"))?,
             entropy: self.entropy.ok_or(BuildError::Missing("entropy"))?,
         })

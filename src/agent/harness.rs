@@ -51,6 +51,8 @@ pub struct HarnessAgent {
     pub(super) models: Rc<dyn Models>,
     /// The remote agents, by kind of subagent.
     pub(super) remotes: BTreeMap<String, Rc<dyn Model>>,
+    /// The tools that only runs have.
+    pub(super) run_tools: Vec<(ToolSpec, Rc<dyn DynTool>)>,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) entropy: Rc<dyn Entropy>,
 }
@@ -71,7 +73,7 @@ impl HarnessAgent {
     /// session has. Nor may it replace an external tool: the program that runs it relies on the rules for its category.
     pub fn accepts_client_tool(&self, name: &str) -> bool {
         let is_replaceable = |spec: &ToolSpec| !spec.control && spec.suspends.is_none();
-        self.toolkit.spec(name).is_none_or(|spec| is_replaceable(spec) && !READERS.contains(&name))
+        self.spec(&[], name).is_none_or(|spec| is_replaceable(spec) && !READERS.contains(&name))
     }
 
     /// Finds a tool among those of the client, which replace tools of the same name, or else among those of the agent.
@@ -83,12 +85,19 @@ impl HarnessAgent {
         if let Some(spec) = named(of_client, name) {
             return Some((spec, Rc::new(ExternalTool::from(spec.clone()))));
         }
-        self.toolkit.get(name).map(|(spec, tool)| (spec, Rc::clone(tool)))
+        let of_run =
+            || self.run_tools.iter().find(|(spec, _)| spec.name == name).map(|(spec, tool)| (spec, tool));
+        self.toolkit.get(name).or_else(of_run).map(|(spec, tool)| (spec, Rc::clone(tool)))
     }
 
     /// Finds the specification of a tool; see [`HarnessAgent::tool`].
     pub(super) fn spec<'a>(&'a self, of_client: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
-        named(of_client, name).or_else(|| self.toolkit.spec(name))
+        named(of_client, name).or_else(|| self.toolkit.spec(name)).or_else(|| self.run_tool(name))
+    }
+
+    /// Finds the specification of a tool that only runs have.
+    pub(super) fn run_tool(&self, name: &str) -> Option<&ToolSpec> {
+        self.run_tools.iter().map(|(spec, _)| spec).find(|spec| spec.name == name)
     }
 
     /// Returns the agent's modes.
@@ -113,6 +122,7 @@ impl HarnessAgent {
             None => asked?,
         };
         has.extend(toolkit::RESERVED.map(str::to_owned));
+        has.extend(self.run_tools.iter().map(|(spec, _)| spec.name.clone()));
         has.extend(state.client_tools().iter().map(|spec| spec.name.clone()));
         Some(has)
     }

@@ -4,7 +4,7 @@
 //! instructions → tools → conversation, with date, loaded context and tasks before the user's last message →
 //! self-critique → the caller's schema → the purpose of this call
 
-use super::{HarnessAgent, RuntimeContext, ending::Ending, finished_tasks, reflection};
+use super::{HarnessAgent, RuntimeContext, ending::Ending, finished_tasks, reflection, run};
 use crate::ports::{Model, StoreError, session_store::Select, within};
 use crate::session::{TaskList, WriteError};
 use crate::turn::structured;
@@ -155,6 +155,7 @@ pub(super) fn prepare(
     let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
     let Chosen { model, provider, name, price } =
         choose(agent, cx, &state).map_err(|error| turn_error(&error))?;
+    let provider = run::model(agent, cx, &state, provider).map_err(WriteError::Store)?;
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
         // The model was changed after the message was accepted.
         let message = format!("there is no price for model {model:?}, but the turn has a cost limit");

@@ -233,6 +233,10 @@ impl ReactAgent<'_> {
     fn should_reflect<'a>(&self, mut outcomes: impl Iterator<Item = &'a ToolOutcome>) -> bool {
         let (settings, state) = (&self.agent.settings, self.cx.session.state());
         let Some(turn) = &state.activity.turn else { return false };
+        if state.meta.id.is_run() {
+            // The plan says what comes next.
+            return false;
+        }
         if turn.options.think.unwrap_or(settings.think) == Thinking::Off {
             return false;
         }

@@ -116,9 +116,12 @@ impl ReactAgent<'_> {
         let step = self.cx.session.state().activity.turn.as_ref().map(|turn| turn.steps);
         self.agent.hooks.filter_tools(step, self.cx).await;
         let mut prepared = preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)?;
-        // A remote agent has its own context: it gets the newest message only.
-        let is_remote = self.agent.remote_kind_of(&self.cx.session.state().meta).is_some();
-        let Some(context_manager) = self.agent.context_manager.as_ref().filter(|_| !is_remote) else {
+        // A remote agent has its own context: it gets the newest message only. A run reads its log.
+        let is_apart = {
+            let state = self.cx.session.state();
+            self.agent.remote_kind_of(&state.meta).is_some() || state.meta.id.is_run()
+        };
+        let Some(context_manager) = self.agent.context_manager.as_ref().filter(|_| !is_apart) else {
             return Ok(self.run_pre_reasoning(prepared).await?);
         };
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
@@ -392,6 +395,10 @@ impl ReactAgent<'_> {
     /// Replaces calls of `call_tool` by what they call, and call ids that are missing, invalid in a path or already used:
     /// providers require ids to be unique within a request.
     fn with_usable_calls(&self, mut response: ModelResponse) -> ModelResponse {
+        if self.cx.session.state().meta.id.is_run() {
+            // Their ids are new, and say what they are for.
+            return response;
+        }
         find_tools::unwrap(&mut response.parts, &self.agent.toolkit);
         let messages = self.cx.session.messages();
         let shown = messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone()));

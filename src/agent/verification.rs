@@ -34,7 +34,10 @@ struct Changes {
 impl ReactAgent<'_> {
     /// Lets the turn go on with a verification in place of this ending, if one is due.
     pub(super) fn verify(&self, ending: Ending) -> Result<Option<Ending>, WriteError> {
-        let is_end = ending.reason == StopReason::End && ending.error.is_none();
+        // A run has verified its steps.
+        let is_end = ending.reason == StopReason::End
+            && ending.error.is_none()
+            && !self.cx.session.state().meta.id.is_run();
         let (Some(message), true) = (&ending.message, is_end) else { return Ok(Some(ending)) };
         let Some(verify) = available(self.agent, self.cx) else { return Ok(Some(ending)) };
         let made = self.cx.session.state().activity.turn.as_ref().map_or(0, |turn| turn.verifications);

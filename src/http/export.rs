@@ -8,6 +8,7 @@ mod files;
 mod memory;
 mod output;
 mod part;
+mod run;
 mod sessions;
 mod zip;
 
@@ -29,6 +30,7 @@ use crate::workspace::Workspaces;
 use http::StatusCode;
 use output::written;
 use part::{Part, Subject};
+pub use run::RunExport;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::rc::Rc;

@@ -8,6 +8,7 @@ use super::idempotency::{self, IdempotencyClaim};
 use super::owner::{check_agent, session_id};
 use super::pattern::Params;
 use super::request::Request;
+use super::runs;
 use crate::types::{GeneratedId, Principal, Problem, RequestId, SessionId, TenantId};
 use http::{HeaderMap, Uri, header, uri::PathAndQuery};
 use serde::Deserialize;
@@ -74,11 +75,15 @@ pub async fn to_new_session(
     params: &Params,
     principal: Principal,
     request_id: &RequestId,
-    request: Request,
+    mut request: Request,
 ) -> Result<Box<Forward>, Problem> {
     let owner = json!([principal.tenant, principal.user]);
-    let session = new_session_id(gateway, &request, &principal).await?;
+    let is_run = params.pattern() == runs::PATH;
+    let session = new_session_id(gateway, &request, &principal, is_run).await?;
     let claim = idempotency::claim(gateway, &request, params, &principal.tenant, &owner).await?;
+    if is_run {
+        runs::add_spec(gateway, &principal, &mut request).await?;
+    }
     let forward = to_session(principal, session, request_id, request)?;
     Ok(Box::new(Forward { body_read: true, claim, ..*forward }))
 }
@@ -113,6 +118,7 @@ async fn new_session_id(
     gateway: &Gateway,
     request: &Request,
     principal: &Principal,
+    is_run: bool,
 ) -> Result<SessionId, Problem> {
     #[derive(Deserialize)]
     struct Chosen {
@@ -123,8 +129,18 @@ async fn new_session_id(
     }
     let chosen: Chosen = body::json_or_empty(request)?;
     check_agent(gateway, &principal.tenant, chosen.agent.as_deref(), "/").await?;
-    match (chosen.id, idempotency::key(request)?) {
-        (Some(id), _) => session_id(&id, "/id"),
+    let key = idempotency::key(request)?;
+    if is_run {
+        let name = key.map(|key| json!(["run", principal.tenant, principal.user, key]).to_string());
+        return Ok(name.map_or_else(|| gateway.make_id(), |name| SessionId::derive(&name)).into_run());
+    }
+    match (chosen.id, key) {
+        (Some(id), _) => match session_id(&id, "/id")? {
+            run if run.is_run() => {
+                Err(Problem::field("/id", "the ids of runs begin with `run_`; choose another one"))
+            }
+            session => Ok(session),
+        },
         (None, Some(key)) => {
             let name = json!(["session", principal.tenant, principal.user, key]).to_string();
             Ok(SessionId::derive(&name))

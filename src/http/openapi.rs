@@ -8,6 +8,7 @@ mod operation;
 mod pending;
 mod problems;
 mod protocols;
+mod runs;
 mod schemas;
 mod secrets;
 mod sessions;
@@ -52,6 +53,7 @@ fn groups() -> Vec<Group> {
     let protocols = "The protocols of other clients, on the same sessions. docs/clients.md describes them.";
     vec![
         ("Sessions", "Sessions, their turns, files and events.", sessions::operations()),
+        ("Runs", "Jobs of steps: planned, approved, verified, and reported.", runs::operations()),
         ("Inbox", "The calls of all sessions that wait for a person or a client.", pending::operations()),
         ("Agents", "Definitions of agents, in versions.", agents::operations()),
         ("Secrets", "Secrets of the tenant, which definitions of agents use.", secrets::operations()),

@@ -8,10 +8,12 @@ use super::route::{
     DELETE, GET, GatewayHandler, Handler, PATCH, POST, PUT, Route, RouteMatch, SessionHandler, TenantHandler,
     run,
 };
-use super::session::{artifacts, decisions, delete, events, fork, resource, socket, tasks, turns, update};
+use super::session::{
+    artifacts, decisions, delete, events, fork, resource, runs, socket, tasks, turns, update,
+};
 use super::{
-    agents, audit, consent, export, keys, lists, memory, moves, pending, ready, secrets, skills, specs,
-    tenants, tickets, usage, users, workspace,
+    agents, audit, consent, export, keys, lists, memory, moves, pending, ready, runs as gateway_runs,
+    secrets, skills, specs, tenants, tickets, usage, users, workspace,
 };
 use crate::types::Scope::{self, Admin, Approve, Chat, Read};
 use crate::types::{ErrorCode, Problem};
@@ -27,6 +29,16 @@ static ROUTES: &[Route] = &[
     tenant(GET, "/v1/models", Read, run!(lists::models)).problems(openai::problem),
     tenant(GET, "/v1/models/{model*}", Read, run!(lists::model)).problems(openai::problem),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
+    tenant(GET, "/v1/runs", Read, run!(gateway_runs::list)),
+    tenant(GET, "/v1/runs/{id}/export", Read, run!(gateway_runs::export)),
+    Route::new(POST, "/v1/runs", Handler::NewSession(Chat, run!(runs::create)))
+        .creates_session()
+        .starts_turn(),
+    session(GET, "/v1/runs/{id}", Read, run!(runs::show)),
+    session(GET, "/v1/runs/{id}/events", Read, run!(events::events)).accepts_ticket(),
+    session(POST, "/v1/runs/{id}/steps/{step}/approval", Chat, run!(runs::approve)).once(),
+    session(POST, "/v1/runs/{id}/cancel", Chat, run!(runs::cancel)).once(),
+    session(POST, "/v1/runs/{id}/retry", Chat, run!(runs::retry)).starts_turn(),
     tenant(GET, "/v1/pending", Read, run!(pending::list)),
     tenant(GET, "/v1/pending/events", Read, run!(pending::events)),
     Route::new(

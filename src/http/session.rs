@@ -13,6 +13,7 @@ pub(super) mod fork;
 pub(super) mod message;
 mod permissions;
 pub(super) mod resource;
+pub(super) mod runs;
 pub mod socket;
 pub mod sockets;
 pub(super) mod subscription;

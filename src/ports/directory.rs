@@ -238,8 +238,8 @@ pub trait Directory {
     async fn delete_session(&self, tenant: &TenantId, id: &SessionId) -> DirectoryResult<()>;
     /// Lists the ids of the sessions of a session's subagents.
     async fn subagents(&self, tenant: &TenantId, session: &SessionId) -> DirectoryResult<Vec<SessionId>>;
-    /// Lists a tenant's sessions before the pair `(created_at, id)`, newest first. Sessions of subagents are
-    /// included only if `subagents` is set.
+    /// Lists a tenant's sessions before the pair `(created_at, id)`, newest first. Sessions of subagents and
+    /// of runs are included only if `subagents` is set.
     async fn sessions(
         &self,
         tenant: &TenantId,
@@ -248,6 +248,16 @@ pub trait Directory {
         before: Option<(Timestamp, &SessionId)>,
         limit: usize,
         subagents: bool,
+    ) -> DirectoryResult<Vec<SessionEntry>>;
+    /// Lists a tenant's runs before the pair `(created_at, id)`, newest first. [`Directory::sessions`] leaves them out like
+    /// the sessions of subagents.
+    async fn runs(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        agent: Option<&AgentId>,
+        before: Option<(Timestamp, &SessionId)>,
+        limit: usize,
     ) -> DirectoryResult<Vec<SessionEntry>>;
 
     /// Counts the sessions of a tenant, or of one of its users, those of subagents included.

@@ -75,6 +75,7 @@ error_codes! {
     Claimed, "claimed", 409, "Another client works on the call";
     NotWaiting, "not_waiting", 409, "The call is not waiting for this";
     SubagentSession, "subagent_session", 409, "The session belongs to a subagent";
+    RunSession, "run_session", 409, "The session belongs to a run";
     AlreadyExists, "already_exists", 409, "The resource already exists";
     AgentGone, "agent_gone", 409, "The agent was deleted";
     AgentRequired, "agent_required", 409, "The agent belongs to the deployment";

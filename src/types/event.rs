@@ -4,8 +4,8 @@ mod json;
 
 use super::{
     AgentId, AgentVersion, Approver, ArtifactId, CallId, Category, CompactReason, Cut, Decision, Effect,
-    Message, MessageId, Pending, RequestId, SessionId, Source, StopReason, Task, Timestamp, ToolOutcome,
-    Trigger, TurnEnd, TurnId, TurnStatus, Usage, UserId, WaitKind,
+    Message, MessageId, Pending, RequestId, RunTurn, SessionId, Source, StopReason, Task, Timestamp,
+    ToolOutcome, Trigger, TurnEnd, TurnId, TurnStatus, Usage, UserId, WaitKind,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,9 @@ pub enum EventKind {
         /// The user message.
         message: Rc<Message>,
     },
+    /// The turn that has just started does a run, or continues one.
+    #[serde(rename = "run.requested")]
+    RunRequested(RunTurn),
     /// The turn continues at the start of its current step. Text already streamed for that step is void.
     #[serde(rename = "turn.resumed")]
     TurnResumed {

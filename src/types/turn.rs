@@ -1,6 +1,6 @@
 //! The journal of a turn, from which recovery continues it.
 
-use super::{Budget, CallId, Suspension, Thinking, Timestamp, ToolSpec, TurnId, Usage};
+use super::{Budget, CallId, RunTurn, Suspension, Thinking, Timestamp, ToolSpec, TurnId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -106,6 +106,9 @@ pub struct TurnOptions {
     /// The name of the client's request that started the turn, for a protocol in which a later message cancels it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// What the turn does of a run, in the session of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunTurn>,
 }
 
 impl Default for TurnOptions {
@@ -119,6 +122,7 @@ impl Default for TurnOptions {
             instructions: String::new(),
             max_output_tokens: None,
             request: None,
+            run: None,
         }
     }
 }

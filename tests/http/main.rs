@@ -44,6 +44,7 @@ mod providers;
 mod recovery;
 mod remote_agents;
 mod rows;
+mod runs;
 mod shards;
 mod skills;
 mod socket;

@@ -850,6 +850,138 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists runs, newest first.
+         * @description A page has at most 50 runs. A page of one status can have fewer runs than `limit` although more follow.
+         */
+        get: operations["listRuns"];
+        put?: never;
+        /**
+         * Starts a run.
+         * @description A run is a session whose id begins with `run_`: its events, approvals, answers and artifacts have the routes of sessions, too. It takes no messages.
+         */
+        post: operations["createRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a run. */
+        get: operations["getRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancels a run. One that has ended stays as it is. */
+        post: operations["cancelRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Streams or returns the events of a run.
+         * @description The same as the events of a session.
+         */
+        get: operations["streamRunEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a run, its events and its files as a zip archive. */
+        get: operations["exportRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Continues a run that has ended.
+         * @description It does the steps again that did not succeed, or a step and those that depend on it.
+         */
+        post: operations["retryRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{id}/steps/{step}/approval": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Approves or declines a step that waits. */
+        post: operations["decideStep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/secrets": {
         parameters: {
             query?: never;
@@ -2300,9 +2432,9 @@ export interface components {
             status: string;
         };
         /** @description A stable, snake_case error code. */
-        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "claimed" | "not_waiting" | "subagent_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
+        ErrorCode: "malformed_json" | "invalid_request" | "unauthenticated" | "missing_scope" | "read_only" | "forbidden_origin" | "not_found" | "unknown_agent" | "method_not_allowed" | "session_busy" | "queue_full" | "idempotency_in_progress" | "memory_busy" | "transition_not_allowed" | "stale_args_hash" | "stale_plan" | "already_decided" | "claimed" | "not_waiting" | "subagent_session" | "run_session" | "already_exists" | "agent_gone" | "agent_required" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "validation_failed" | "user_mismatch" | "idempotency_key_reused" | "rate_limited" | "quota_exceeded" | "not_configured" | "internal" | "newer_session" | "unavailable";
         /** @description A stored event: a record of the session's log. `type` says which. A client ignores types that it does not know: later versions have more. */
-        Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
+        Event: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["RunRequestedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"];
         /** @description An error in one field of a body or query, or in one place of another JSON value. */
         FieldError: {
             /** @description What is wrong and what is expected. */
@@ -3077,6 +3209,27 @@ export interface components {
             /** @constant */
             type: "file";
         };
+        /** @description The body of `POST /v1/runs`. */
+        NewRun: {
+            /** @description The agent. */
+            agent?: string | null;
+            /** @description Which steps need an approval: those for which the plan says so, or all. */
+            approvals?: components["schemas"]["RunApprovals"];
+            /** @description Limits of the run, and of each retry. */
+            budget?: components["schemas"]["BudgetPatchInput"] | null;
+            /** @description What the run is to reach. */
+            goal?: string | null;
+            /** @description The model, as `provider/model`. */
+            model?: string | null;
+            /** @description What happens when a person declines a step. */
+            on_decline?: components["schemas"]["OnDecline"];
+            /** @description The name of a spec, in place of the goal. */
+            spec?: string | null;
+            /** @description The title; taken from the goal if absent. */
+            title?: string | null;
+            /** @description The user, if you authenticate with a key. */
+            user?: string | null;
+        };
         /** @description A value to store. */
         NewSecret: {
             /** @description The value: 1 byte to 16 kB of text. */
@@ -3292,6 +3445,8 @@ export interface components {
         };
         /** @description What to do with a message while a turn runs. */
         OnBusy: "queue" | "steer" | "reject";
+        /** @description What happens when a person declines a step. */
+        OnDecline: "skip" | "fail";
         /** @description An error in the form of OpenAI's API. */
         OpenAiError: {
             error: {
@@ -3402,6 +3557,13 @@ export interface components {
         PageOfMove: {
             /** @description The entries. */
             data: components["schemas"]["Move"][];
+            /** @description The cursor of the next page. */
+            next_cursor: string | null;
+        };
+        /** @description A page as clients see it. */
+        PageOfRun: {
+            /** @description The entries. */
+            data: components["schemas"]["Run"][];
             /** @description The cursor of the next page. */
             next_cursor: string | null;
         };
@@ -3600,6 +3762,8 @@ export interface components {
                 [key: string]: components["schemas"]["PolicyInput"];
             };
         };
+        /** @description Where a plan comes from. */
+        PlanSource: "model" | "fallback" | "repair";
         /** @description What a rule decides about a call; the stricter policy is the greater one. In JSON its name, or an object such as `{"policy": "ask", "by": "user"}`. */
         Policy: ("allow" | "ask" | "deny") | {
             by: components["schemas"]["Decider"] | null;
@@ -3805,6 +3969,141 @@ export interface components {
         };
         /** @description The author of a message. */
         Role: "user" | "assistant" | "tool";
+        /** @description A run. */
+        Run: {
+            /** @description The agent. */
+            agent: string | null;
+            /** @description Cost of all turns in US dollars, if the model has a price. */
+            cost_usd?: number;
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
+            created_at: string;
+            /** @description Why it has failed. */
+            error: components["schemas"]["RunError"] | null;
+            /** @description The goal; the text of the spec if there is one. */
+            goal: string;
+            /** @description The run's id, which is also that of its session. */
+            id: string;
+            /** @description What it does. */
+            phase: components["schemas"]["RunPhase"];
+            /** @description Where the plan comes from. */
+            plan_source: components["schemas"]["PlanSource"] | null;
+            /** @description Number of repairs after failed verifications. */
+            repairs: number;
+            /** @description The path of the report in the workspace. */
+            report: string | null;
+            /** @description The spec. */
+            spec: components["schemas"]["RunSpec"] | null;
+            /** @description The state. */
+            status: components["schemas"]["RunStatus"];
+            /** @description The steps, in the order of their dependencies; those of repairs last. */
+            steps: components["schemas"]["RunStep"][];
+            /** @description The title. */
+            title: string | null;
+            /**
+             * Format: date-time
+             * @description When it last changed.
+             */
+            updated_at: string;
+            /** @description Tokens of all turns. */
+            usage: components["schemas"]["Usage"];
+            /** @description The user. */
+            user: string | null;
+        };
+        /** @description Which steps of a run need an approval. */
+        RunApprovals: "plan" | "all";
+        /** @description Why a run has failed. */
+        RunError: {
+            /** @description `step_failed`, `step_declined`, `verification_failed`, `budget_exceeded`, or the error of the turn. */
+            code: string;
+            /** @description What happened. */
+            message: string;
+            /** @description The step, if one has failed. */
+            step?: string;
+        };
+        /** @description What a run does. */
+        RunPhase: "context" | "plan" | "execute" | "verify" | "document" | "done";
+        /** @description The turn that has just started does a run, or continues one. */
+        RunRequestedEvent: {
+            /**
+             * Format: date-time
+             * @description When the record was written.
+             */
+            at: string;
+            /** @description Sequence number within the session: contiguous from 1, never reused. */
+            seq: number;
+            /** @description The turn that the record belongs to. */
+            turn?: string;
+            /** @constant */
+            type: "run.requested";
+        } & (components["schemas"]["RunTurn"] & {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "run.requested";
+        });
+        /** @description The body of `POST /v1/runs/{id}/retry`. */
+        RunRetry: {
+            /** @description Limits of the retry, in place of those of the run. */
+            budget?: components["schemas"]["BudgetPatchInput"] | null;
+            /** @description The step from which the run starts again, with those that depend on it; the steps that did not succeed if absent. */
+            from?: string | null;
+            /** @description The user, if you authenticate with a key. */
+            user?: string | null;
+        };
+        /** @description A spec as the run has read it. */
+        RunSpec: {
+            /** @description SHA-256 of its text. */
+            hash: string;
+            /** @description The name of the spec. */
+            name: string;
+        };
+        /** @description The state of a run. */
+        RunStatus: "queued" | "running" | "waiting" | "succeeded" | "failed" | "canceled";
+        /** @description A step of a run. */
+        RunStep: {
+            /** @description The hash of the arguments to approve. */
+            args_hash?: string;
+            /** @description How often it was started. */
+            attempts: number;
+            /** @description The id of its newest call. */
+            call_id?: string;
+            /** @description Steps that must succeed before. */
+            depends_on: string[];
+            /** @description Why it did not succeed. */
+            error?: string;
+            /** @description The files that it has written into the workspace. */
+            files: string[];
+            /** @description The id. */
+            id: string;
+            /** @description Whether a person must approve it. */
+            needs_approval: boolean;
+            /** @description The state. */
+            status: components["schemas"]["StepStatus"];
+            /** @description What it does. */
+            title: string;
+            /** @description The kind of work. */
+            type: components["schemas"]["StepType"];
+        };
+        /** @description What a turn of a run does. */
+        RunTurn: {
+            /** @description Which steps need an approval. */
+            approvals: components["schemas"]["RunApprovals"];
+            /** @constant */
+            kind: "start";
+            /** @description What happens when a person declines a step. */
+            on_decline: components["schemas"]["OnDecline"];
+            /** @description The spec, if the goal is one. */
+            spec?: components["schemas"]["RunSpec"];
+        } | {
+            /** @description The step from which it starts again; the steps that did not succeed if absent. */
+            from?: string;
+            /** @constant */
+            kind: "retry";
+        };
         /** @description How far a tool call is. Every field is optional. */
         RunnerReport: {
             /** @description What the tool does now. */
@@ -4085,6 +4384,21 @@ export interface components {
              */
             type: "state.changed";
         };
+        /** @description The body of `POST /v1/runs/{id}/steps/{step}/approval`. */
+        StepApproval: {
+            /** @description The `args_hash` of the step that you saw. */
+            args_hash?: string | null;
+            /** @description The decision. */
+            decision: "approve" | "decline" | "always_allow_tool" | "always_allow_category";
+            /** @description The reason. */
+            reason?: string | null;
+            /** @description The user, if you authenticate with a key. */
+            user?: string | null;
+        };
+        /** @description The state of a step. */
+        StepStatus: "pending" | "running" | "waiting_approval" | "succeeded" | "failed" | "skipped";
+        /** @description What a step does. */
+        StepType: "command" | "patch" | "note" | "diagram" | "model" | "agent";
         /** @description Why a turn ended. */
         StopReason: "end" | "max_steps" | "max_tool_calls" | "deadline" | "tokens" | "cost" | "length" | "content_filter" | "canceled" | "error" | "waiting";
         /** @description What a tenant stores on its shards. Artifacts, attachments, and the sessions' own logs are not included. */
@@ -4101,7 +4415,7 @@ export interface components {
             sessions: number;
         };
         /** @description An event of a stream: a stored event, a delta, or an event of a subagent. The last two are not stored. */
-        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["ToolProgressEvent"] | components["schemas"]["SubagentEventEvent"];
+        StreamEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["ModeChangedEvent"] | components["schemas"]["ModelChangedEvent"] | components["schemas"]["AgentChangedEvent"] | components["schemas"]["ModelFallbackEvent"] | components["schemas"]["StateChangedEvent"] | components["schemas"]["TurnQueuedEvent"] | components["schemas"]["TurnStartedEvent"] | components["schemas"]["RunRequestedEvent"] | components["schemas"]["TurnResumedEvent"] | components["schemas"]["MessageCompletedEvent"] | components["schemas"]["ToolStartedEvent"] | components["schemas"]["ToolApprovalRequiredEvent"] | components["schemas"]["ToolSuspendedEvent"] | components["schemas"]["ApprovalDecidedEvent"] | components["schemas"]["AnswerGivenEvent"] | components["schemas"]["SubagentStartedEvent"] | components["schemas"]["SubagentCompletedEvent"] | components["schemas"]["TaskStartedEvent"] | components["schemas"]["TaskProgressEvent"] | components["schemas"]["TaskCompletedEvent"] | components["schemas"]["TaskFailedEvent"] | components["schemas"]["TaskCanceledEvent"] | components["schemas"]["TurnWaitingEvent"] | components["schemas"]["TaskListUpdatedEvent"] | components["schemas"]["FollowupQueuedEvent"] | components["schemas"]["UsageUpdatedEvent"] | components["schemas"]["UsageOtherEvent"] | components["schemas"]["ToolLateResultEvent"] | components["schemas"]["ArtifactStoredEvent"] | components["schemas"]["TurnReflectedEvent"] | components["schemas"]["BudgetExceededEvent"] | components["schemas"]["JudgeCompletedEvent"] | components["schemas"]["TurnSubStepFailedEvent"] | components["schemas"]["MemoryFlushedEvent"] | components["schemas"]["MemoryConsolidatedEvent"] | components["schemas"]["CompactionStartedEvent"] | components["schemas"]["CompactionCompletedEvent"] | components["schemas"]["CompactionFailedEvent"] | components["schemas"]["ObservationStartedEvent"] | components["schemas"]["ObservationBufferedEvent"] | components["schemas"]["ObservationActivatedEvent"] | components["schemas"]["ObservationCompletedEvent"] | components["schemas"]["ObservationFailedEvent"] | components["schemas"]["ReflectionStartedEvent"] | components["schemas"]["ReflectionBufferedEvent"] | components["schemas"]["ReflectionActivatedEvent"] | components["schemas"]["ReflectionFailedEvent"] | components["schemas"]["ToolCompletedEvent"] | components["schemas"]["TurnCompletedEvent"] | components["schemas"]["TurnFailedEvent"] | components["schemas"]["TurnCanceledEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["ReasoningDeltaEvent"] | components["schemas"]["ToolInputDeltaEvent"] | components["schemas"]["ToolProgressEvent"] | components["schemas"]["SubagentEventEvent"];
         /** @description A subagent completed its task. */
         SubagentCompletedEvent: {
             /** @description The kind of subagent. */
@@ -8803,6 +9117,374 @@ export interface operations {
                     "application/json": components["schemas"]["OpenAiError"];
                 };
             };
+        };
+    };
+    listRuns: {
+        parameters: {
+            query?: {
+                /** @description Only runs of this user. */
+                user?: string;
+                /** @description Only runs of this agent. */
+                agent?: string;
+                /** @description Only runs in this state. */
+                status?: "queued" | "running" | "waiting" | "succeeded" | "failed" | "canceled";
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of runs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageOfRun"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createRun: {
+        parameters: {
+            query?: {
+                /** @description The user, if the body names none. */
+                user?: string;
+                /** @description The agent, if the body names none. */
+                agent?: string;
+            };
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "agent": "coder",
+                 *       "goal": "Make the tests pass."
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewRun"];
+            };
+        };
+        responses: {
+            /** @description The run is accepted. */
+            202: {
+                headers: {
+                    /** @description The path of the run. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `transition_not_allowed`: The session cannot switch to this mode. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getRun: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelRun: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    streamRunEvents: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+                /** @description The id of the last event that you have. */
+                after?: string;
+                /** @description `idle`: the stream ends when the run has ended. */
+                until?: string;
+                /** @description Maximum number of records, in NDJSON only. */
+                limit?: string;
+            };
+            header?: {
+                /** @description The id of the last event that you have. Takes precedence. */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["Event"];
+                    "text/event-stream": components["schemas"]["ServerSentEvent"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `run.json`, `events.ndjson` and `artifacts/`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": unknown;
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    retryRun: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "from": "test"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunRetry"];
+            };
+        };
+        responses: {
+            /** @description The retry is accepted. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `session_busy`: A turn is running in the session. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    decideStep: {
+        parameters: {
+            query?: {
+                /** @description The user, if you authenticate with a key: a session of another user is not found. */
+                user?: string;
+            };
+            header?: {
+                /** @description Makes the request repeatable: 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The session. */
+                id: string;
+                /** @description The path of the file, with slashes. At most 512 bytes. */
+                step: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "decision": "approve"
+                 *     }
+                 */
+                "application/json": components["schemas"]["StepApproval"];
+            };
+        };
+        responses: {
+            /** @description The decision is stored, or was before. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description `idempotency_in_progress`: A request with this Idempotency-Key is still running. `already_decided`: The call has already been decided differently. `not_waiting`: The call is not waiting for this. `stale_args_hash`: The call's arguments have changed. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            501: components["responses"]["NotConfigured"];
+            503: components["responses"]["Unavailable"];
         };
     };
     listSecrets: {

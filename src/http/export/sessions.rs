@@ -162,20 +162,27 @@ async fn artifacts(
 
 /// A record `artifact.stored` of a log.
 #[derive(Debug, PartialEq, Deserialize)]
-struct Artifact {
+pub struct Artifact {
     seq: u64,
-    r#ref: String,
+    /// Its id.
+    pub r#ref: String,
 }
 
 /// Finds the artifacts in the lines of a log, of which it keeps at most one.
 #[derive(Default)]
-struct Artifacts {
+pub struct Artifacts {
     line: Vec<u8>,
     found: Vec<Artifact>,
 }
 
 impl Artifacts {
-    fn read(&mut self, bytes: &[u8]) {
+    /// Returns the artifacts in the text so far.
+    pub fn found(self) -> Vec<Artifact> {
+        self.found
+    }
+
+    /// Reads the next piece of the log.
+    pub fn read(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = (MAX_LINE + 1).saturating_sub(self.line.len());
             self.line.extend_from_slice(piece.get(..room).unwrap_or(piece));

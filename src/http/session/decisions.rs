@@ -2,7 +2,8 @@
 
 use super::call::Call;
 use super::subscription::{ResponseMode, TurnSubscription, receipt, turn_response};
-use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, ResolvedCalls, TurnEffect};
+pub use crate::agent::host::suspensions::ApprovalDecision;
+use crate::agent::host::suspensions::{CallAnswer, ResolvedCalls, TurnEffect};
 use crate::http::response::Response;
 use crate::http::{body, pending::check_runner};
 use crate::session::{Session, suspensions::Row};
@@ -55,13 +56,11 @@ pub(in crate::http) struct AnswerBody {
 pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
     let body: ApprovalBody = body::json(call.request)?;
     let decision = body.decision.ok_or_else(|| Problem::field("/decision", "missing"))?;
-    check_length("/reason", body.reason.as_deref(), MAX_REASON)?;
     let session = call.session_of(body.user)?;
-    let reason = body.reason.filter(|reason| !reason.trim().is_empty());
     let decision = ApprovalDecision {
         args: body.args,
         args_hash: body.args_hash,
-        ..decision_of(call, decision, reason)
+        ..decision_of(call, decision, body.reason)?
     };
     decide(call, session, &call.params.id("call_id"), decision, ResponseMode::of(call.request)).await
 }
@@ -96,22 +95,33 @@ pub async fn decide_as(
     (decision, reason): (Decision, Option<String>),
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
-    check_length("/reason", reason.as_deref(), MAX_REASON)?;
-    decide(call, session, call_id, decision_of(call, decision, reason), mode).await
+    decide(call, session, call_id, decision_of(call, decision, reason)?, mode).await
 }
 
-/// The decision of the caller, on the arguments as they are.
-fn decision_of(call: &Call<'_>, decision: Decision, reason: Option<String>) -> ApprovalDecision {
-    ApprovalDecision {
+/// Returns the decision of the caller, on the arguments as they are.
+///
+/// # Errors
+/// `validation_failed` if the reason is too long.
+pub fn decision_of(
+    call: &Call<'_>,
+    decision: Decision,
+    reason: Option<String>,
+) -> Result<ApprovalDecision, Problem> {
+    check_length("/reason", reason.as_deref(), MAX_REASON)?;
+    Ok(ApprovalDecision {
         decision,
-        reason,
+        reason: reason.filter(|reason| !reason.trim().is_empty()),
         args: None,
         args_hash: None,
         is_approver: call.principal.scopes.allow(Scope::Approve),
-    }
+    })
 }
 
-async fn decide(
+/// Decides on a call, and responds in this mode with the turn as it continues.
+///
+/// # Errors
+/// As for [`decide_as`].
+pub async fn decide(
     call: &Call<'_>,
     session: &Rc<Session>,
     call_id: &CallId,

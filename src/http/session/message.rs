@@ -7,7 +7,7 @@ use crate::http::patch::object;
 use crate::session::{Session, artifacts::ArtifactError};
 use crate::turn::schema;
 use crate::types::{
-    ArtifactId, BudgetPatch, Part, Problem, Thinking, ToolSpec, TurnId, TurnOptions,
+    ArtifactId, BudgetPatch, Part, Problem, RunTurn, Thinking, ToolSpec, TurnId, TurnOptions,
     message::text_of,
     session::{Webhook, WebhookKey},
 };
@@ -64,6 +64,25 @@ pub struct MessageBody {
     /// See [`TurnOptions::request`].
     #[serde(skip)]
     pub request: Option<String>,
+    /// See [`TurnOptions::run`].
+    #[serde(skip)]
+    pub run: Option<RunTurn>,
+    /// What a new session has, besides what all new sessions have.
+    #[serde(skip)]
+    pub new_session: Option<NewSessionMeta>,
+}
+
+/// What a new session has, besides what all new sessions have.
+#[derive(Clone)]
+pub struct NewSessionMeta {
+    /// The agent, if the body names one.
+    pub agent: Option<String>,
+    /// The title.
+    pub title: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// The limits of each turn.
+    pub budget: BudgetPatch,
 }
 
 /// A webhook of the message's turn.
@@ -165,11 +184,15 @@ pub(super) fn checked_post(
             tools,
             think: body.think,
             show_citations: body.show_citations.unwrap_or(true),
-            output_schema: body.output_schema.or_else(|| agent.output_schema().cloned()),
+            // The reply of a run is its report.
+            output_schema: body
+                .output_schema
+                .or_else(|| agent.output_schema().filter(|_| body.run.is_none()).cloned()),
             client_tools: client_tools(call, body.client_tools)?,
             instructions,
             max_output_tokens: body.max_output_tokens,
             request: body.request,
+            run: body.run,
         },
         on_busy: body.on_busy.unwrap_or_default(),
         webhook: body.webhook.map(|webhook| webhook.of(turn.clone())),

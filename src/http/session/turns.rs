@@ -1,7 +1,7 @@
 //! Turns: posts a message, steers, aborts, removes a message from the queue, compacts.
 
 use super::call::Call;
-use super::message::{MessageBody, checked_post};
+use super::message::{MessageBody, NewSessionMeta, checked_post};
 use super::subscription::{ResponseMode, TurnSubscription, receipt};
 use super::{checks, documents, feed};
 use crate::agent::{OnBusy, Post, SessionHost};
@@ -13,7 +13,7 @@ use crate::session::{
     idempotency::{FirstResponse, StoredResponse},
     view::TurnAnswer,
 };
-use crate::types::{Cursor, Problem, TurnId, TurnStatus};
+use crate::types::{Cursor, ErrorCode, Problem, TurnId, TurnStatus};
 use http::StatusCode;
 use serde_json::json;
 use std::rc::Rc;
@@ -109,6 +109,7 @@ struct PreparedMessage {
     /// The session, if it exists.
     session: Option<Rc<Session>>,
     post: Post,
+    new_session: Option<NewSessionMeta>,
     body_of_receipt: String,
 }
 
@@ -127,6 +128,11 @@ fn prepare(call: &Call<'_>, mode: &ResponseMode, body: MessageBody) -> Result<Pr
     if let Some(session) = session {
         checks::not_a_subagent(session)?;
     }
+    if call.session_id.is_run() != body.run.is_some() {
+        let detail = "a run takes no messages; post to /v1/runs/{id}/retry to continue it";
+        return Err(Problem::new(ErrorCode::RunSession, detail));
+    }
+    let new_session = body.new_session.clone();
     let turn = call.host.new_id::<TurnId>();
     let body_of_receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
     let mut post = checked_post(call, body, session, &turn)?;
@@ -144,7 +150,7 @@ fn prepare(call: &Call<'_>, mode: &ResponseMode, body: MessageBody) -> Result<Pr
         post.response = Some(documents::document(call, key, response)?);
     }
     let session = session.cloned();
-    Ok(Prepared::Message(Box::new(PreparedMessage { user, session, post, body_of_receipt })))
+    Ok(Prepared::Message(Box::new(PreparedMessage { user, session, post, new_session, body_of_receipt })))
 }
 
 /// A message that is stored.
@@ -157,10 +163,23 @@ struct Started {
 
 /// Posts a message. There is no await since the lookups, so that they stay valid.
 fn start(call: &Call<'_>, mode: &ResponseMode, message: Box<PreparedMessage>) -> Result<Started, Problem> {
-    let PreparedMessage { user, session, post, body_of_receipt } = *message;
+    let PreparedMessage { user, session, post, new_session, body_of_receipt } = *message;
     let session = match session {
         Some(session) => session,
-        None => call.host.blank(call.new_meta(user, None)?),
+        None => {
+            let (agent, new) = match new_session {
+                Some(NewSessionMeta { agent, title, model, budget }) => (agent, Some((title, model, budget))),
+                None => (None, None),
+            };
+            let mut meta = call.new_meta(user, agent)?;
+            if let Some((title, model, budget)) = new {
+                meta.title_pinned = title.is_some();
+                meta.title = title;
+                meta.model = model.or(meta.model);
+                meta.budget = meta.budget.patched(&budget);
+            }
+            call.host.blank(meta)
+        }
     };
     let turn = post.turn.clone();
     // Before the post, so that no event has to be read back.

@@ -59,6 +59,32 @@ impl Tables {
         self.audit.entry((entry.tenant.clone(), entry.id.clone())).or_insert_with(|| entry.clone());
     }
 
+    /// Returns the newest sessions that `is_listed` selects.
+    fn listed(
+        &self,
+        is_listed: impl Fn(&&SessionEntry) -> bool,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        agent: Option<&AgentId>,
+        before: Option<(Timestamp, &SessionId)>,
+        limit: usize,
+    ) -> Vec<SessionEntry> {
+        let mut found: Vec<_> = self
+            .sessions
+            .values()
+            .filter(|s| s.tenant == *tenant)
+            .filter(is_listed)
+            .filter(|s| {
+                user.is_none_or(|user| s.user == *user) && agent.is_none_or(|agent| s.agent == *agent)
+            })
+            .filter(|s| before.is_none_or(|before| (s.created_at, &s.id) < before))
+            .cloned()
+            .collect();
+        found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));
+        found.truncate(limit);
+        found
+    }
+
     /// Returns a key with its tenant's rules, unless it has expired.
     fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, TenantPolicy)> {
         let tenant = self.tenants.get(&key.tenant)?;
@@ -291,20 +317,19 @@ impl Directory for InMemoryDirectory {
         limit: usize,
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>> {
-        let tables = self.tables()?;
-        let mut found: Vec<_> = tables
-            .sessions
-            .values()
-            .filter(|s| s.tenant == *tenant && (subagents || s.parent.is_none()))
-            .filter(|s| {
-                user.is_none_or(|user| s.user == *user) && agent.is_none_or(|agent| s.agent == *agent)
-            })
-            .filter(|s| before.is_none_or(|before| (s.created_at, &s.id) < before))
-            .cloned()
-            .collect();
-        found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));
-        found.truncate(limit);
-        Ok(found)
+        let is_listed = |s: &&SessionEntry| subagents || (s.parent.is_none() && !s.id.is_run());
+        Ok(self.tables()?.listed(is_listed, tenant, user, agent, before, limit))
+    }
+
+    async fn runs(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        agent: Option<&AgentId>,
+        before: Option<(Timestamp, &SessionId)>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<SessionEntry>> {
+        Ok(self.tables()?.listed(|s| s.id.is_run(), tenant, user, agent, before, limit))
     }
 
     async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64> {

@@ -20,6 +20,9 @@ impl Draft {
             self.subagents().wakes = 0;
         }
         self.record(Some(&turn.id), EventKind::TurnStarted { message });
+        if let Some(run) = &turn.options.run {
+            self.record(Some(&turn.id), EventKind::RunRequested(run.clone()));
+        }
         self.activity().turn = Some(turn);
     }
 

@@ -83,6 +83,7 @@ names! {
     StateChanged "state.changed"
     TurnQueued "turn.queued"
     TurnStarted "turn.started"
+    RunRequested "run.requested"
     TurnResumed "turn.resumed"
     MessageCompleted "message.completed"
     ToolStarted "tool.started"

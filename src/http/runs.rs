@@ -1,0 +1,146 @@
+//! The routes of runs that the gateway handles: the list, the export, and the specs of new runs.
+
+use super::export::RunExport;
+use super::gateway::{Gateway, TenantCall};
+use super::request::{MAX_BODY, Request, RequestExt};
+use super::response::{self, Response};
+use super::session::runs::NewRun;
+use super::{body, owner, page};
+use crate::ports::{FileError, PeerError, ReaderRequest, directory::SessionEntry};
+use crate::types::{FilePath, Owner, Principal, Problem, SessionId, Timestamp};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The path of the collection.
+pub const PATH: &str = "/v1/runs";
+/// Most runs of a page: each is read from its session.
+const MAX_PAGE: usize = 50;
+/// How many runs are read at a time.
+const AT_ONCE: usize = 6;
+
+/// `GET /v1/runs`, newest first. A page of one status can have fewer runs than others.
+pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let limit = page::limit(call.request)?.min(MAX_PAGE);
+    let before: Option<(Timestamp, SessionId)> = page::cursor(call.request)?;
+    let status = call.request.query("status");
+    let states = ["queued", "running", "waiting", "succeeded", "failed", "canceled"];
+    if status.as_deref().is_some_and(|status| !states.contains(&status)) {
+        return Err(Problem::field("?status", format!("expected one of {}", states.join(", "))));
+    }
+    let (user, agent) = (call.listed_user(), call.request.query("agent").map(Into::into));
+    let before = before.as_ref().map(|(at, id)| (*at, id));
+    let directory = &call.gateway.directory;
+    let tenant = &call.caller.tenant;
+    let mut found = directory.runs(tenant, user.as_ref(), agent.as_ref(), before, limit + 1).await?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let last = found.last().filter(|_| has_more);
+    let next_cursor = last.map(|last| page::encode(&(last.created_at, &last.id))).transpose()?;
+    let reads = found.into_iter().map(|SessionEntry { id, .. }| async move { run(call, &id).await });
+    let runs: Vec<Option<Bytes>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    // The list may still have a run that was erased.
+    let runs = runs.iter().flatten().map(|json| serde_json::from_slice(json).unwrap_or(Value::Null));
+    let data = runs.filter(|run| status.as_deref().is_none_or(|status| run["status"] == status)).collect();
+    response::json(StatusCode::OK, &page::Page::<Value> { data, next_cursor })
+}
+
+/// `GET /v1/runs/{id}/export`.
+pub(super) async fn export(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    #[derive(Deserialize)]
+    struct Read {
+        agent: String,
+        user: String,
+        steps: Vec<Step>,
+        report: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Step {
+        files: Vec<String>,
+    }
+    let id = SessionId::parse(call.params.get("id")).filter(SessionId::is_run);
+    let id = id.ok_or_else(|| Problem::not_found("run"))?;
+    let json = run(call, &id).await?.ok_or_else(|| Problem::not_found("run"))?;
+    let read: Read = serde_json::from_slice(&json).map_err(|error| Problem::internal(error.to_string()))?;
+    let tenant = call.caller.tenant.clone();
+    let owner = Owner { tenant, agent: read.agent.into(), user: read.user.into() };
+    let paths = read.steps.into_iter().flat_map(|step| step.files).chain(read.report).collect();
+    let export = RunExport {
+        reader: std::rc::Rc::clone(&call.gateway.reader),
+        principal: call.caller.clone(),
+        id,
+        run: json,
+        files: call.gateway.workspace(&owner).await?,
+        paths,
+        now: call.gateway.clock.now(),
+    };
+    Ok(export.respond())
+}
+
+/// Reads a run from its session; `None` if the caller has no such run.
+async fn run(call: &TenantCall<'_>, id: &SessionId) -> Result<Option<Bytes>, Problem> {
+    let query = call.request.query("user");
+    let query = query.map(|user| {
+        format!("?{}", form_urlencoded::Serializer::new(String::new()).append_pair("user", &user).finish())
+    });
+    let target = format!("{PATH}/{id}{}", query.unwrap_or_default());
+    let request = ReaderRequest { target: &target, ..ReaderRequest::default() };
+    let response = call.gateway.reader.send(call.caller, id, request).await.map_err(unreachable)?;
+    match response.status {
+        200 => {
+            let read = response.body.try_fold(Vec::new(), |mut all, bytes| async move {
+                all.extend_from_slice(&bytes);
+                Ok(all)
+            });
+            Ok(Some(read.await.map_err(unreachable)?.into()))
+        }
+        404 => Ok(None),
+        status => Err(Problem::unavailable("a run cannot be read; try again", format!("status {status}"))),
+    }
+}
+
+fn unreachable(error: PeerError) -> Problem {
+    Problem::unavailable("a run cannot be reached; try again", error.to_string())
+}
+
+/// Adds the text of the spec that the body names. The object of the run has no access to the workspace.
+///
+/// # Errors
+/// `validation_failed` at `/spec` if there is no such spec, or it is too large.
+pub async fn add_spec(gateway: &Gateway, caller: &Principal, request: &mut Request) -> Result<(), Problem> {
+    let new: NewRun = body::json(request)?;
+    let mut whole: Value = body::json(request)?;
+    whole["spec_text"] = match &new.spec {
+        Some(name) => {
+            let user = owner::user_of(caller, new.user.or_else(|| request.query("user")).as_deref(), "/")?;
+            let agent = owner::agent_of(new.agent.or_else(|| request.query("agent")).as_deref(), "/")?;
+            let of = Owner { tenant: caller.tenant.clone(), agent, user };
+            json!(spec(gateway, &of, name).await?)
+        }
+        None => Value::Null,
+    };
+    let bytes = response::to_json(&whole)?;
+    if bytes.len() > MAX_BODY {
+        return Err(Problem::field("/spec", "the spec is too large"));
+    }
+    *request.body_mut() = Bytes::from(bytes).into();
+    Ok(())
+}
+
+/// Reads a spec from the user's workspace.
+async fn spec(gateway: &Gateway, of: &Owner, name: &str) -> Result<String, Problem> {
+    let is_name = |name: &str| {
+        (1..=64).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    let path = FilePath::parse(&format!("specs/{name}.md")).ok().filter(|_| is_name(name));
+    let path = path.ok_or_else(|| Problem::field("/spec", "expected 1 to 64 of A-Z a-z 0-9 - _"))?;
+    match gateway.workspace(of).await?.read(&path).await {
+        Ok((file, _)) => String::from_utf8(file.bytes.to_vec())
+            .map_err(|_| Problem::field("/spec", "the spec is not text in UTF-8")),
+        Err(FileError::NotFound) => Err(Problem::field("/spec", format!("there is no spec {name:?}"))),
+        Err(error) => Err(error.into()),
+    }
+}

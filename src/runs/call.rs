@@ -1,0 +1,76 @@
+//! The ids of a run's calls, which say what each call is for.
+
+use crate::types::{CallId, SessionId};
+
+/// The tool that records a plan.
+pub const PLAN: &str = "run_plan";
+/// The tool that writes a file of the run.
+pub const ARTIFACT: &str = "run_artifact";
+
+/// What a call of a run is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It reads the project before the plan.
+    Context,
+    /// It records a plan, or the steps of a repair.
+    Plan,
+    /// It does this step.
+    Step(String),
+    /// It verifies what the run has changed.
+    Verify,
+    /// It writes the report.
+    Report,
+}
+
+impl Purpose {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Context => "context",
+            Self::Plan => "plan",
+            Self::Step(_) => "step",
+            Self::Verify => "verify",
+            Self::Report => "report",
+        }
+    }
+
+    /// Returns the id of the `n`th call of the run, such as `run_0199….step.7.build`.
+    pub fn call_id(&self, run: &SessionId, n: u32) -> CallId {
+        let base = format!("{run}.{}.{n}", self.name());
+        match self {
+            Self::Step(id) => format!("{base}.{id}").into(),
+            _ => base.into(),
+        }
+    }
+
+    /// Reads the id of a call.
+    pub fn of(call: &CallId) -> Option<Self> {
+        let mut parts = call.split('.').skip(1);
+        let (name, _, rest) = (parts.next()?, parts.next()?, parts.next());
+        Some(match (name, rest) {
+            ("context", None) => Self::Context,
+            ("plan", None) => Self::Plan,
+            ("step", Some(id)) => Self::Step(id.to_owned()),
+            ("verify", None) => Self::Verify,
+            ("report", None) => Self::Report,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::id;
+
+    #[test]
+    fn the_id_of_a_call_names_its_purpose() {
+        let run: SessionId = format!("run_{}", "0".repeat(32)).as_str().into();
+        let step = Purpose::Step("s".repeat(64));
+        for purpose in [Purpose::Context, Purpose::Plan, step, Purpose::Verify, Purpose::Report] {
+            let call = purpose.call_id(&run, 4_000_000_000);
+            assert!(id::is_valid(&call), "{call}");
+            assert_eq!(Purpose::of(&call), Some(purpose));
+        }
+        assert_eq!(Purpose::of(&"call_1".into()), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! The requests of a run to its model.
+
+use super::fold::{Run, StepState, StepStatus, excerpt};
+use super::plan::Step;
+use crate::types::call::untrusted;
+
+/// The form of a plan.
+const FORM: &str = r#"Answer with one JSON object and nothing else: {"steps": [...]}. Each step has:
+- "id": unique, 1 to 64 of A-Z a-z 0-9 _ -
+- "title": a few words
+- "type": "command" (with "command", for the shell), "patch" (with "patch", a unified diff; or with "path" and "content", the whole new file), "note" (with "content"), "diagram" (with "content", in Mermaid), "model" (with "prompt": you are asked for a text, which becomes a file), or "agent" (with "prompt" and "agent", the kind of subagent)
+- "needs_approval": true if a person should look at it before it runs
+- "depends_on": ids of the steps that must succeed before; steps that do not depend on each other may run side by side
+The changes are verified by the project's own checks after each step that writes, so plan no such step."#;
+/// Most text of other steps in a request, in characters.
+const MAX_INPUT: usize = 4_000;
+
+/// Returns the request for a plan.
+pub(super) fn plan(run: &Run) -> String {
+    let mut text = format!("Plan how to reach this goal in steps.\n\n# Goal\n\n{}\n", run.goal);
+    for (tool, output) in &run.context {
+        text.push_str(&format!("\n# Output of {tool}\n\n{}\n", untrusted(output)));
+    }
+    format!("{text}\n{FORM}")
+}
+
+/// Returns the request for the steps of a repair.
+pub(super) fn repair(run: &Run, output: &str) -> String {
+    let done = |own: &&StepState| own.status == StepStatus::Succeeded;
+    let steps: String = run.steps.iter().filter(done).map(|own| line(&own.step)).collect();
+    let ids: Vec<&str> = run.steps.iter().map(|own| own.step.id.as_str()).collect();
+    format!(
+        "The project's checks fail after the steps below. Plan the steps that repair this.\n\n# Goal\n\n{}\n\n# Done\n\n\
+         {steps}\n# Output of the checks\n\n{}\n\n{FORM}\nThese ids are taken: {}",
+        run.goal,
+        untrusted(output),
+        ids.join(", ")
+    )
+}
+
+fn line(step: &Step) -> String {
+    let what = [&step.command, &step.patch, &step.path].into_iter().flatten().next();
+    let what = what.map(|what| format!(": {}", excerpt(what, MAX_INPUT))).unwrap_or_default();
+    format!("- {} ({}){what}\n", step.id, step.title)
+}
+
+/// Returns the request for the text of a step.
+pub(super) fn step(run: &Run, step: &Step) -> String {
+    let mut text = format!(
+        "Write the text of one step of a larger job. Answer with the text alone.\n\n# Goal of the job\n\n{}\n\n# Task\n\n{}\n",
+        run.goal,
+        step.prompt.as_deref().unwrap_or(&step.title)
+    );
+    for own in run.steps.iter().filter(|own| step.depends_on.contains(&own.step.id)) {
+        // A file of the run is more than the line that confirms it.
+        let output = own.text.as_ref().unwrap_or(&own.output);
+        let output = untrusted(&excerpt(output, MAX_INPUT));
+        text.push_str(&format!("\n# Output of the step {}\n\n{output}\n", own.step.id));
+    }
+    text
+}

@@ -1,0 +1,322 @@
+//! Tests of plans, decisions and the report.
+
+#![allow(clippy::unwrap_used)]
+
+use super::call::Purpose;
+use super::fold::{Check, Run, StepStatus};
+use super::{About, Next, Plan, PlanSource, RunPhase, RunStatus, StepType};
+use crate::types::{
+    CallId, DenyReason, Effect, EventKind, Message, OnDecline, Part, Role, RunApprovals, RunTurn, StopReason,
+    Timestamp, ToolOutcome, TurnEnd, TurnStatus,
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, rc::Rc};
+
+/// The log of a run, written by hand.
+pub(super) struct Stage {
+    pub run: Run,
+}
+
+impl Stage {
+    pub fn new(approvals: RunApprovals, on_decline: OnDecline) -> Self {
+        let mut stage = Self { run: Run::new("run_1".into()) };
+        stage.message("Reach it.");
+        stage.run.apply(EventKind::RunRequested(RunTurn::Start { spec: None, approvals, on_decline }));
+        stage
+    }
+
+    fn message(&mut self, text: &str) {
+        let message = Message {
+            id: "m".into(),
+            seq: 1,
+            role: Role::User,
+            parts: vec![Part::text(text)],
+            created_at: Timestamp(0),
+            turn: "t".into(),
+            interrupted: false,
+        };
+        self.run.apply(EventKind::TurnStarted { message: Rc::new(message) });
+    }
+
+    pub fn retry(&mut self, from: Option<&str>) {
+        self.message("Again.");
+        self.run.apply(EventKind::RunRequested(RunTurn::Retry { from: from.map(str::to_owned) }));
+    }
+
+    pub fn start(&mut self, purpose: &Purpose, name: &str, args: Value) -> CallId {
+        let call_id = purpose.call_id(&"run_1".into(), self.run.calls + 1);
+        let (message, effect) = ("m".into(), Effect::default());
+        let name = name.to_owned();
+        let started =
+            EventKind::ToolStarted { message, call_id: call_id.clone(), name, args, invalid: None, effect };
+        self.run.apply(started);
+        call_id
+    }
+
+    pub fn complete(&mut self, call: &CallId, outcome: ToolOutcome) {
+        self.run.apply(EventKind::completed(call.clone(), "local_shell".into(), outcome));
+    }
+
+    /// Makes a call with this outcome.
+    pub fn call(&mut self, purpose: &Purpose, name: &str, outcome: ToolOutcome) {
+        let call = self.start(purpose, name, json!({}));
+        self.complete(&call, outcome);
+    }
+
+    pub fn plan(&mut self, plan: &Plan) {
+        let call = self.start(&Purpose::Plan, super::PLAN, json!(plan));
+        self.complete(&call, good("recorded"));
+    }
+
+    pub fn end(&mut self, status: TurnStatus, reason: StopReason) {
+        self.run.apply(match status {
+            TurnStatus::Canceled => EventKind::TurnCanceled(TurnEnd::ended(status, reason)),
+            _ => EventKind::TurnCompleted(TurnEnd::ended(status, reason)),
+        });
+    }
+
+    /// Returns the run as it is read from the log.
+    pub fn read(&self) -> Run {
+        let mut run = self.run.clone();
+        run.settle();
+        run
+    }
+
+    /// Describes what comes next, for a session with a runner.
+    pub fn next(&self) -> String {
+        match self.read().next(|_| true, true) {
+            Next::Steps(steps) => steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>().join(" "),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn step(&mut self, id: &str, outcome: ToolOutcome) {
+        self.call(&Purpose::Step(id.to_owned()), "local_shell", outcome);
+    }
+
+    fn statuses(&self) -> Vec<(String, StepStatus)> {
+        self.read().view(About::default()).steps.into_iter().map(|step| (step.id, step.status)).collect()
+    }
+}
+
+pub(super) fn good(text: &str) -> ToolOutcome {
+    ToolOutcome::Result { result: json!(text) }
+}
+
+fn find(text: &str) -> Option<Plan> {
+    Plan::find(text, PlanSource::Model, &BTreeSet::new())
+}
+
+fn command(id: &str, depends_on: &[&str]) -> Value {
+    json!({"id": id, "title": id, "type": "command", "command": format!("do {id}"), "depends_on": depends_on})
+}
+
+fn plan_of(steps: &[Value]) -> Plan {
+    find(&json!({ "steps": steps }).to_string()).unwrap()
+}
+
+#[test]
+fn a_plan_is_found_within_fences_and_prose() {
+    let json = json!({"steps": [command("b", &["a"]), command("a", &[])]}).to_string();
+    for text in [
+        json.clone(),
+        format!("```json\n{json}\n```\nThis plan {{works}}."),
+        format!("Sure! {{\"note\": 1}} Here: {json} Good luck."),
+    ] {
+        let plan = find(&text).unwrap();
+        let ids: Vec<_> = plan.steps.iter().map(|step| step.id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"], "{text}");
+    }
+}
+
+#[test]
+fn a_text_without_a_valid_plan_has_none() {
+    let steps = |steps: Value| json!({ "steps": steps }).to_string();
+    for text in [
+        "I would run the tests.".to_owned(),
+        steps(json!([])),
+        steps(json!([command("a", &[]), command("a", &[])])),
+        steps(json!([command("a", &["b"])])),
+        steps(json!([command("a", &["b"]), command("b", &["a"])])),
+        steps(json!([command("a", &["a"])])),
+        steps(json!([command("a b", &[])])),
+        steps(json!([{"id": "a", "type": "dance"}])),
+        steps(json!([{"id": "a", "type": "command", "command": " "}])),
+        steps(json!([{"id": "a", "type": "patch", "path": "x"}])),
+        steps(json!([{"id": "a", "type": "diagram", "content": "A --> B"}])),
+        steps(json!((0..51).map(|n| command(&format!("s{n}"), &[])).collect::<Vec<_>>())),
+        "{".repeat(10_000),
+    ] {
+        assert_eq!(find(&text), None, "{text}");
+    }
+    assert!(Plan::fallback().steps.iter().all(|step| step.needs_approval && step.kind == StepType::Command));
+}
+
+#[test]
+fn a_diagram_begins_with_its_kind() {
+    let plan = |content: &str| {
+        find(&json!({"steps": [{"id": "d", "type": "diagram", "content": content}]}).to_string())
+    };
+    for content in ["graph TD\nA-->B", "%% drawn\n\nsequenceDiagram\nA->>B: x", "stateDiagram-v2\n[*] --> A"]
+    {
+        assert_eq!(plan(content).unwrap().steps[0].file(), Some("d.mmd".to_owned()));
+    }
+}
+
+#[test]
+fn independent_steps_run_side_by_side_and_those_with_approval_last() {
+    let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+    assert!(stage.next().starts_with("Context"), "{}", stage.next());
+    assert_eq!(stage.read().view(About::default()).status, RunStatus::Queued);
+    stage.call(&Purpose::Context, "local_repo_tree", good("a.txt"));
+    assert_eq!(stage.next(), "Plan");
+    let mut gated = command("gated", &[]);
+    gated["needs_approval"] = json!(true);
+    let note = json!({"id": "note", "type": "note", "content": "x"});
+    stage.plan(&plan_of(&[gated, command("a", &[]), command("b", &[]), command("last", &["a"]), note]));
+    assert_eq!(stage.next(), "note");
+    stage.call(&Purpose::Step("note".into()), super::ARTIFACT, good("wrote"));
+    assert_eq!(stage.next(), "a b");
+    stage.step("a", good("A"));
+    stage.step("b", good("B"));
+    assert_eq!(stage.next(), "Verify");
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    assert_eq!(stage.next(), "last");
+    stage.step("last", good("L"));
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    assert_eq!(stage.next(), "gated");
+    let call = stage.start(&Purpose::Step("gated".into()), "local_shell", json!({}));
+    assert!(stage.run.asks(&call) && !stage.run.asks(&Purpose::Verify.call_id(&"run_1".into(), 1)));
+    assert!(stage.run.asks(&"run_1.step.1.absent".into()), "an unknown step cannot have been checked");
+    stage.complete(&call, good("G"));
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    assert_eq!(stage.next(), "Report");
+    stage.call(&Purpose::Report, super::ARTIFACT, good("wrote"));
+    assert_eq!(stage.next(), "Finish");
+    stage.end(TurnStatus::Completed, StopReason::End);
+    let view = stage.read().view(About::default());
+    assert_eq!((view.status, view.phase), (RunStatus::Succeeded, RunPhase::Done));
+    assert_eq!(view.report.as_deref(), Some("runs/run_1/report.md"));
+}
+
+#[test]
+fn a_failed_step_ends_the_run_and_a_retry_continues_it() {
+    let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+    stage.call(&Purpose::Context, "local_repo_tree", ToolOutcome::failure("no folder"));
+    stage.plan(&plan_of(&[command("a", &[]), command("b", &["a"]), command("c", &["b"]), command("d", &[])]));
+    stage.step("a", good("A"));
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    stage.step("b", ToolOutcome::failure("exit code 1"));
+    assert_eq!(stage.next(), "Report");
+    stage.call(&Purpose::Report, super::ARTIFACT, good("wrote"));
+    stage.end(TurnStatus::Completed, StopReason::End);
+    let view = stage.read().view(About::default());
+    let error = view.error.unwrap();
+    assert_eq!((view.status, error.step.as_deref()), (RunStatus::Failed, Some("b")));
+    assert_eq!(error.message, "the step \"b\" failed: Error: exit code 1");
+    let of = |status| move |id: &str| (id.to_owned(), status);
+    let skipped = of(StepStatus::Skipped);
+    assert_eq!(stage.statuses()[1..], [of(StepStatus::Failed)("b"), skipped("c"), skipped("d")]);
+
+    stage.retry(None);
+    assert_eq!(stage.next(), "Verify", "the failed step may have changed something");
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    assert_eq!(stage.next(), "b d");
+    stage.step("b", good("B"));
+    stage.step("d", good("D"));
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    stage.step("c", good("C"));
+    stage.call(&Purpose::Verify, "local_verify", good("ok"));
+    stage.end(TurnStatus::Completed, StopReason::End);
+    assert_eq!(stage.read().view(About::default()).status, RunStatus::Succeeded);
+    stage.retry(Some("b"));
+    assert_eq!(stage.next(), "b", "and those after it");
+    assert_eq!(stage.statuses()[2], of(StepStatus::Pending)("c"));
+}
+
+#[test]
+fn a_declined_step_is_skipped_with_those_after_it_or_ends_the_run() {
+    let declined = || ToolOutcome::denied(DenyReason::Declined, "no");
+    for on_decline in [OnDecline::Skip, OnDecline::Fail] {
+        let mut stage = Stage::new(RunApprovals::All, on_decline);
+        stage.plan(&plan_of(&[command("a", &[]), command("b", &["a"]), command("c", &[])]));
+        assert_eq!(stage.next(), "a c");
+        stage.step("a", declined());
+        stage.step("c", good("C"));
+        stage.call(&Purpose::Verify, "local_verify", good("ok"));
+        stage.end(TurnStatus::Completed, StopReason::End);
+        let view = stage.read().view(About::default());
+        let code = view.error.map(|error| error.code);
+        match on_decline {
+            OnDecline::Skip => assert_eq!((view.status, code), (RunStatus::Succeeded, None)),
+            OnDecline::Fail => {
+                assert_eq!((view.status, code.as_deref()), (RunStatus::Failed, Some("step_declined")));
+            }
+        }
+        assert_eq!(stage.statuses()[1].1, StepStatus::Skipped);
+    }
+}
+
+#[test]
+fn a_failed_verification_is_repaired_at_most_twice() {
+    let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+    stage.plan(&plan_of(&[command("a", &[]), command("z", &["a"])]));
+    stage.step("a", good("A"));
+    stage.call(&Purpose::Verify, "local_verify", ToolOutcome::failure("one test fails"));
+    assert_eq!(stage.next(), "Repair(\"Error: one test fails\")");
+    let steps = [command("fix", &["a"])];
+    let mut repair = plan_of(&[command("a", &[]), steps[0].clone()]);
+    repair.source = PlanSource::Repair;
+    repair.steps.remove(0);
+    stage.plan(&repair);
+    assert_eq!(stage.next(), "fix", "before the other steps");
+    stage.step("fix", good("F"));
+    assert_eq!(stage.next(), "Verify");
+    stage.call(&Purpose::Verify, "local_verify", ToolOutcome::failure("it still fails"));
+    // The model has no idea.
+    stage.plan(&Plan { source: PlanSource::Repair, steps: Vec::new() });
+    assert_eq!(stage.next(), "Report");
+    assert_eq!(stage.run.check, Check::Failed("Error: it still fails".into()));
+    let report = stage.read().report();
+    assert!(
+        report.contains("Failed: the verification fails") && report.contains("    Error: it still fails"),
+        "{report}"
+    );
+    stage.end(TurnStatus::Completed, StopReason::End);
+    let view = stage.read().view(About::default());
+    assert_eq!((view.status, view.repairs), (RunStatus::Failed, 2));
+    assert_eq!(view.error.unwrap().code, "verification_failed");
+}
+
+#[test]
+fn a_run_that_is_canceled_or_has_reached_a_limit_says_so() {
+    let mut stage = Stage::new(RunApprovals::All, OnDecline::Skip);
+    stage.plan(&plan_of(&[command("a", &[]), command("b", &["a"])]));
+    let call = stage.start(&Purpose::Step("a".into()), "local_shell", json!({}));
+    let required = EventKind::ToolApprovalRequired {
+        call_id: call.clone(),
+        name: "local_shell".into(),
+        args: json!({}),
+        args_hash: "hash".into(),
+        category: crate::types::Category::Execute,
+        expires_at: Timestamp(9),
+    };
+    stage.run.apply(required);
+    let view = stage.read().view(About::default());
+    assert_eq!((view.status, view.steps[0].status), (RunStatus::Waiting, StepStatus::WaitingApproval));
+    assert_eq!(
+        (view.steps[0].args_hash.as_deref(), &view.steps[0].call_id),
+        (Some("hash"), &Some(call.clone()))
+    );
+    stage.complete(&call, ToolOutcome::denied(DenyReason::Canceled, "aborted"));
+    stage.end(TurnStatus::Canceled, StopReason::Canceled);
+    let view = stage.read().view(About::default());
+    assert_eq!((view.status, view.error), (RunStatus::Canceled, None));
+    assert!(view.steps.iter().all(|step| step.status == StepStatus::Skipped));
+
+    stage.retry(None);
+    stage.end(TurnStatus::Completed, StopReason::Cost);
+    let error = stage.read().view(About::default()).error.unwrap();
+    assert_eq!(error.code, "budget_exceeded");
+}
