@@ -68,6 +68,7 @@ mod scopes;
 mod secrets;
 pub mod session;
 mod skills;
+mod spec_name;
 mod specs;
 pub mod storage_days;
 pub mod storage_limits;

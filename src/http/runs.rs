@@ -5,9 +5,9 @@ use super::gateway::{Gateway, TenantCall};
 use super::request::{MAX_BODY, Request, RequestExt};
 use super::response::{self, Response};
 use super::session::runs::NewRun;
-use super::{body, owner, page};
+use super::{body, owner, page, spec_name};
 use crate::ports::{FileError, PeerError, ReaderRequest, directory::SessionEntry};
-use crate::types::{FilePath, Owner, Principal, Problem, SessionId, Timestamp};
+use crate::types::{Owner, Principal, Problem, SessionId, SpecName, Timestamp, spec};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::StatusCode;
@@ -117,7 +117,7 @@ pub async fn add_spec(gateway: &Gateway, caller: &Principal, request: &mut Reque
             let user = owner::user_of(caller, new.user.or_else(|| request.query("user")).as_deref(), "/")?;
             let agent = owner::agent_of(new.agent.or_else(|| request.query("agent")).as_deref(), "/")?;
             let of = Owner { tenant: caller.tenant.clone(), agent, user };
-            json!(spec(gateway, &of, name).await?)
+            json!(text_of_spec(gateway, &of, name).await?)
         }
         None => Value::Null,
     };
@@ -130,14 +130,9 @@ pub async fn add_spec(gateway: &Gateway, caller: &Principal, request: &mut Reque
 }
 
 /// Reads a spec from the user's workspace.
-async fn spec(gateway: &Gateway, of: &Owner, name: &str) -> Result<String, Problem> {
-    let is_name = |name: &str| {
-        (1..=64).contains(&name.len())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-    };
-    let path = FilePath::parse(&format!("specs/{name}.md")).ok().filter(|_| is_name(name));
-    let path = path.ok_or_else(|| Problem::field("/spec", "expected 1 to 64 of A-Z a-z 0-9 - _"))?;
-    match gateway.workspace(of).await?.read(&path).await {
+async fn text_of_spec(gateway: &Gateway, of: &Owner, name: &str) -> Result<String, Problem> {
+    let parsed = SpecName::parse(name).ok_or_else(|| Problem::field("/spec", spec::NAME_FORM))?;
+    match gateway.workspace(of).await?.read(&spec_name::path(&parsed)?).await {
         Ok((file, _)) => String::from_utf8(file.bytes.to_vec())
             .map_err(|_| Problem::field("/spec", "the spec is not text in UTF-8")),
         Err(FileError::NotFound) => Err(Problem::field("/spec", format!("there is no spec {name:?}"))),

@@ -2,12 +2,13 @@
 
 use super::gateway::TenantCall;
 use super::response::{self, Response};
+use super::spec_name::{bad_name, named, path};
 use super::{body, owner, page, workspace};
 use crate::agent::spec_writer::{SpecWriter, Written};
 use crate::ports::filesystem::{Entry, FileError, Precondition};
 use crate::types::{
-    Admission, Admitted, CallUsage, Day, ErrorCode, FilePath, NanoUsd, Owner, PathPrefix, Problem, Report,
-    SessionId, SlotUse, SpecName, Standing, Timestamp, UsageKey, UsageRow, UsageTotals, spec,
+    Admission, Admitted, CallUsage, Day, ErrorCode, NanoUsd, Owner, PathPrefix, Problem, Report, SessionId,
+    SlotUse, SpecName, Standing, Timestamp, UsageKey, UsageRow, UsageTotals, spec,
 };
 use crate::workspace::Layer;
 use bytes::Bytes;
@@ -189,21 +190,6 @@ impl Slot {
             }));
         }
     }
-}
-
-/// Returns the name of the spec in the path of a request.
-pub(super) fn named(call: &TenantCall<'_>) -> Result<SpecName, Problem> {
-    SpecName::parse(call.params.get("spec")).ok_or_else(|| bad_name("spec"))
-}
-
-fn bad_name(pointer: &str) -> Problem {
-    let problem = Problem::field(pointer, spec::NAME_FORM);
-    Problem { code: ErrorCode::InvalidRequest, ..problem }
-}
-
-/// Returns the path of a spec.
-pub(super) fn path(name: &SpecName) -> Result<FilePath, Problem> {
-    name.path().map_err(|error| Problem::internal(error.to_string()))
 }
 
 fn already_exists(name: &SpecName) -> Problem {

@@ -4,7 +4,7 @@ use super::etag::{matches, matches_weakly, quoted};
 use super::gateway::TenantCall;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response, ResponseExt};
-use super::{disposition, owner, page, specs};
+use super::{disposition, owner, page, spec_name};
 use crate::ports::filesystem::{Entry, File, FileError, FileResult, Precondition};
 use crate::types::{ErrorCode, FilePath, PathError, PathPrefix, Problem, Scope};
 use crate::workspace::{Layer, Workspace};
@@ -164,7 +164,7 @@ fn asked_layer(request: &Request) -> Result<Option<Layer>, Problem> {
 /// Returns the path that a request names, or that of the spec that it names.
 fn path(call: &TenantCall<'_>) -> Result<FilePath, Problem> {
     if !call.params.get("spec").is_empty() {
-        return specs::path(&specs::named(call)?);
+        return spec_name::path(&spec_name::named(call)?);
     }
     FilePath::parse(call.params.get("path")).map_err(|error| bad_path("path", error))
 }

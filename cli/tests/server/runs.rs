@@ -118,7 +118,6 @@ const RUN: &[&str] = &["run", "--spec", "fix.md", "--agent", "coder"];
 const ROOT: &[&str] = &["--root", "project", "--verify", "sh test.sh"];
 
 #[test]
-#[ignore = "the server has no runs yet"]
 fn a_run_is_approved_on_the_terminal_repaired_verified_and_reported() {
     let project = Project::new();
     project.script_plan_and_repair();
@@ -140,7 +139,6 @@ fn a_run_is_approved_on_the_terminal_repaired_verified_and_reported() {
 }
 
 #[test]
-#[ignore = "the server has no runs yet"]
 fn a_run_without_a_terminal_waits_and_is_continued() {
     let project = Project::new();
     project.script_plan_and_repair();
@@ -168,7 +166,6 @@ fn a_run_without_a_terminal_waits_and_is_continued() {
 }
 
 #[test]
-#[ignore = "the server has no runs yet"]
 fn a_run_is_canceled_and_retried() {
     let project = Project::new();
     project.script_plan_and_repair();
@@ -192,7 +189,6 @@ fn a_run_is_canceled_and_retried() {
 }
 
 #[test]
-#[ignore = "the server has no runs yet"]
 fn wrong_usage_starts_nothing() {
     let project = Project::new();
     for args in
