@@ -259,7 +259,8 @@ mod tests {
     #[test]
     fn tickets_open_streams_only() {
         let open = all().filter(|route| route.accepts_ticket).map(|route| route.path);
-        assert_eq!(open.collect::<Vec<_>>(), ["/v1/sessions/{id}/events", "/v1/sessions/{id}/ws"]);
+        let expected = ["/v1/runs/{id}/events", "/v1/sessions/{id}/events", "/v1/sessions/{id}/ws"];
+        assert_eq!(open.collect::<Vec<_>>(), expected);
     }
 
     #[test]
