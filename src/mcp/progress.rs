@@ -25,6 +25,9 @@ const UNASKABLE: &str = "asks for input that a person cannot be asked for here";
 pub(super) struct Progress {
     /// The id of the last request. The next one must have another.
     pub id: u64,
+    /// The address of the server, as the agent names it. No other server gets the answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
     /// How often the server has asked.
     rounds: u32,
     /// The server's state, which goes back unchanged.
@@ -59,6 +62,13 @@ impl Progress {
         let unreadable =
             |error| ToolOutcome::failure(format!("the progress of the call cannot be read: {error}"));
         let mut progress = stored.map_err(unreadable)?.unwrap_or_default();
+        let url = &connection.server().url;
+        if progress.url.as_ref().is_some_and(|asked| asked != url) {
+            return Err(ToolOutcome::failure(
+                "another server has taken the place of the one that has asked; call again",
+            ));
+        }
+        progress.url = Some(url.clone());
         let Some(answer) = &cx.answer else { return Ok(progress) };
         match progress.consent.take() {
             Some(request) => progress.confirm(request, answer, connection, cx).await,
@@ -176,7 +186,7 @@ impl Progress {
         if questions.is_empty() && state.is_none() {
             return Err("asks for input and does not say which".into());
         }
-        Ok(Self { id, rounds, state, questions, ..Self::default() })
+        Ok(Self { id, url: self.url.clone(), rounds, state, questions, ..Self::default() })
     }
 
     /// Returns the response to a request by which a legacy server asks for input after `earlier` others, if the person has
@@ -209,7 +219,15 @@ impl Progress {
         let question = elicitation::question(server, request, hosts).ok_or(UNASKABLE)?;
         let answered = self.answered.iter().take(earlier).cloned().collect();
         let questions = vec![(String::new(), question)];
-        Ok(Self { id, rounds, questions, answered, is_legacy: true, ..Self::default() })
+        Ok(Self {
+            id,
+            url: self.url.clone(),
+            rounds,
+            questions,
+            answered,
+            is_legacy: true,
+            ..Self::default()
+        })
     }
 
     fn next_round(&self) -> Result<u32, String> {

@@ -291,7 +291,12 @@ impl Agents {
         let Servers { definition, listings: known, .. } = servers;
         let (of, none) = (&built.of.1, Listings::default());
         let known = known.as_ref().unwrap_or(&none);
-        let (shared, read_at) = self.shared_servers(tenant, user, built, servers).await;
+        let read = match servers.read_at + SHARED_TTL <= self.parts.clock.now() {
+            true => self.shared_servers(tenant, user, of, &built.agent).await,
+            false => None,
+        };
+        // If they cannot be read, the last known ones count.
+        let (shared, read_at) = read.unwrap_or_else(|| (Rc::clone(&servers.shared), servers.read_at));
         let mut whole = Definition::clone(definition);
         let left_out = shared.add_to(&mut whole);
         let listings = self.parts.mcp.list((tenant, user), of, &whole.mcp_servers, known).await;
@@ -313,23 +318,19 @@ impl Agents {
         Ok(agent)
     }
 
-    /// Returns the servers of the shared files, and when they were read. If they cannot be read, the last known ones count.
+    /// Reads the servers of the shared files. Returns the time, too; `None` if they cannot be read.
     async fn shared_servers(
         &self,
         tenant: &TenantId,
         user: &UserId,
-        built: &Built,
-        servers: &Servers,
-    ) -> (Rc<SharedServers>, Timestamp) {
+        of: &AgentRef,
+        agent: &BuiltAgent,
+    ) -> Option<(Rc<SharedServers>, Timestamp)> {
         let now = self.parts.clock.now();
-        if servers.read_at + SHARED_TTL <= now {
-            let workspace = built.agent.files.open(tenant, &built.of.1.id, user, None);
-            let read = SharedServers::read(workspace.layer(Layer::Shared).as_ref(), self.parts.mcp.hosts());
-            if let Ok(read) = read.await {
-                return (Rc::new(read), now);
-            }
-        }
-        (Rc::clone(&servers.shared), servers.read_at)
+        let workspace = agent.files.open(tenant, &of.id, user, None);
+        let shared = workspace.layer(Layer::Shared).as_ref();
+        let read = SharedServers::read(shared, self.parts.mcp.hosts()).await;
+        read.ok().map(|read| (Rc::new(read), now))
     }
 
     /// Returns a version that this process has built.
@@ -337,10 +338,13 @@ impl Agents {
         self.built.borrow().iter().find(|built| built.is(tenant, user, of)).cloned()
     }
 
-    /// Keeps a version, in place of an earlier build.
+    /// Keeps a version, in place of an earlier build: also of one for all users, if it is now for each user, and of those for
+    /// each user, if it is now for all.
     fn keep(&self, built: Built) {
         let mut all = self.built.borrow_mut();
-        all.retain(|known| known.of != built.of || known.user != built.user);
+        let is_of_another =
+            |known: &Built| known.user.is_some() && built.user.is_some() && known.user != built.user;
+        all.retain(|known| known.of != built.of || is_of_another(known));
         all.push_front(built);
         let mut bytes = 0;
         let fits = |built: &&Built| {
@@ -390,35 +394,35 @@ impl Agents {
         let AgentRef { id, version } = of;
         let Some(stored) = self.parts.store.version(tenant, id, *version).await? else { return Ok(None) };
         let bytes = size(&stored.definition);
-        let (agent, servers) = match self.build_stored(stored) {
-            Ok(built) => built,
+        let built = match self.build_stored(stored) {
+            Ok((agent, definition)) => {
+                let read = self.shared_servers(tenant, user, of, &agent).await;
+                let (shared, read_at) = read.unwrap_or_default();
+                let mut whole = Definition::clone(&definition);
+                shared.add_to(&mut whole);
+                let user = consenting(&whole, user);
+                let asked_at = Timestamp(0);
+                let servers = Servers { definition, shared, read_at, listings: None, asked_at };
+                Built { of: key, user, agent, bytes, servers: Some(servers) }
+            }
             Err(why) => {
                 let why = format!(
                     "version {version} of the agent {:?} cannot run in this deployment: {why}",
                     &**id
                 );
-                ((self.parts.unusable)(why)?, None)
+                Built { of: key, user: None, agent: (self.parts.unusable)(why)?, bytes, servers: None }
             }
         };
-        let user = servers.as_ref().and_then(|servers| consenting(&servers.definition, user));
-        let built = Built { of: key, user, agent, bytes, servers };
         self.keep(built.clone());
         Ok(Some(built))
     }
 
-    fn build_stored(&self, stored: StoredVersion) -> Result<(BuiltAgent, Option<Servers>), String> {
+    fn build_stored(&self, stored: StoredVersion) -> Result<(BuiltAgent, Rc<Definition>), String> {
         let all =
             |faults: Vec<FieldError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let definition = Definition::parse(stored.definition).map_err(all)?;
-        let servers = Servers {
-            definition: Rc::new(definition.clone()),
-            shared: Rc::default(),
-            read_at: Timestamp(0),
-            listings: None,
-            asked_at: Timestamp(0),
-        };
-        let agent = (self.parts.build)(Some(definition), &Listings::default());
-        Ok((agent.map_err(|problem| problem.detail)?, Some(servers)))
+        let agent = (self.parts.build)(Some(definition.clone()), &Listings::default());
+        Ok((agent.map_err(|problem| problem.detail)?, Rc::new(definition)))
     }
 }
 
@@ -491,6 +495,13 @@ impl AgentVersions for Agents {
         of: &AgentRef,
     ) -> Option<LocalBoxFuture<'static, ()>> {
         let now = self.parts.clock.now();
+        if self.known(tenant, user, of).is_none() {
+            // Others have taken its place, or it is now one for each user.
+            let is_settings = of.version.is_first() && self.is_of_deployment(&of.id);
+            let (tenant, user, of) = (tenant.clone(), user.clone(), of.clone());
+            let build = async move { self.built(&tenant, &user, &of).await.map_or((), drop) };
+            return (!is_settings).then(|| build.boxed_local());
+        }
         let (built, servers) = {
             let mut all = self.built.borrow_mut();
             let own = all.iter_mut().find(|built| built.is(tenant, user, of))?;

@@ -9,6 +9,10 @@ use crate::workspace::layout;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+/// Most characters of the name of a malformed server, and of the reason, that each turn lists.
+const MAX_NAME: usize = 64;
+const MAX_REASON: usize = 300;
+
 /// The servers that a file adds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SharedServers {
@@ -42,7 +46,7 @@ impl SharedServers {
         for (name, server) in listed {
             match parse(&name, server, hosts) {
                 Ok(server) => drop(own.servers.insert(name, server)),
-                Err(fault) => own.malformed.push((name, left_out_because(&fault))),
+                Err(fault) => own.malformed.push((start(&name, MAX_NAME), left_out_because(&fault))),
             }
         }
         own
@@ -70,7 +74,11 @@ impl SharedServers {
 }
 
 fn left_out_because(why: &str) -> String {
-    format!("of the shared {} is left out: {why}", layout::TOOLS)
+    format!("of the shared {} is left out: {}", layout::TOOLS, start(why, MAX_REASON))
+}
+
+fn start(text: &str, max_chars: usize) -> String {
+    text.chars().take(max_chars).collect()
 }
 
 fn parse(name: &str, server: Value, hosts: &AllowedHosts) -> Result<McpServer, String> {

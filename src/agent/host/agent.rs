@@ -180,8 +180,9 @@ impl SessionHost {
     ) -> Result<(), Problem> {
         if !self.is_bound(tenant, user, &of) {
             let agent = versions.version_of_session(tenant, user, &of).await?;
-            self.use_version(tenant, user, of, agent);
+            self.use_version(tenant, user, of.clone(), agent);
         }
+        self.renew(versions, tenant, user, of);
         Ok(())
     }
 

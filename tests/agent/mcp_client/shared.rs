@@ -2,7 +2,7 @@
 
 use super::*;
 use edge_harness::ports::filesystem::Precondition;
-use edge_harness::types::FilePath;
+use edge_harness::types::{AgentRef, FilePath};
 use edge_harness::workspace::Layer;
 use pretty_assertions::assert_eq;
 
@@ -110,4 +110,50 @@ fn a_malformed_file_and_that_of_a_user_add_nothing() {
     assert_eq!(faults[0].0, "tools.json");
     assert!(faults[0].1.contains("mcpServers"), "{faults:?}");
     stage.check();
+}
+
+#[test]
+fn a_server_that_needs_consent_reaches_all_users() {
+    let (stage, ..) = stage(&json!({}), &["add"]);
+    let versions = stage.versions.borrow().clone().expect("the agents");
+    let of = AgentRef { id: "support".into(), version: AgentVersion::FIRST };
+    let tools = |user: &str| {
+        let (tenant, user) = ("t".into(), user.into());
+        if let Some(work) = Rc::clone(&versions).refresh(&tenant, &user, &of) {
+            block_on(work);
+        }
+        let current = versions.current(&tenant, &user, &of);
+        let agent =
+            current.unwrap_or_else(|| block_on(versions.version(&tenant, &user, &of)).expect("a version"));
+        ["crm__add", "crm__connect"].map(|name| agent.toolkit().spec(name).is_some())
+    };
+    assert_eq!([tools("u"), tools("v")], [[false; 2]; 2]);
+    let mut file = crm();
+    file["mcpServers"]["crm"]["auth"] = json!("oauth");
+    put(&stage, &file);
+    stage.tick(Duration::from_mins(1));
+    assert_eq!([tools("u"), tools("v"), tools("u")], [[true; 2]; 3]);
+    put(&stage, &crm());
+    stage.tick(Duration::from_mins(1));
+    assert_eq!([tools("u"), tools("v")], [[true, false]; 2]);
+}
+
+#[test]
+fn an_answer_reaches_no_other_server() {
+    let (stage, server, _) = stage(&json!({}), &["add", "pay"]);
+    put(&stage, &crm());
+    start(&stage);
+    assert_eq!(pending(&stage).payload["question"], "Which account?");
+    let calls = server.calls.borrow().len();
+    put(&stage, &json!({"mcpServers": {"crm": {"url": "https://other.example.com/mcp"}}}));
+    stage.tick(Duration::from_mins(1));
+    let versions = stage.versions.borrow().clone().expect("the agents");
+    let of = AgentRef { id: "support".into(), version: AgentVersion::FIRST };
+    block_on(versions.refresh(&"t".into(), &"u".into(), &of).expect("a refresh that is due"));
+    stage.crash();
+    assert_eq!(say(&stage, json!("main")), Ok(()));
+    stage.settle();
+    let last = records(&stage, "tool.completed").pop().expect("an outcome");
+    assert!(last["reason"].as_str().is_some_and(|why| why.contains("another server")), "{last}");
+    assert_eq!(server.calls.borrow().len(), calls);
 }
