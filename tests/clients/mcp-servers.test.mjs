@@ -478,6 +478,9 @@ test("the shared tools.json adds servers to an agent", async () => {
   const mcpServers = { m: { url: address("/modern") }, bad: { url: "https://metadata.internal/" } };
   const put = await native("PUT", `/v1/workspace/files/tools.json?layer=shared&agent=${id}`, { deny: ["m__where"], mcpServers });
   assert.equal(put.status, 201, put.text);
+  // Instances read the file again after a minute, and for a new version.
+  const version = await native("PUT", `/v1/agents/${id}`, { model: "demo/echo", instructions: "You add." });
+  assert.equal(version.status, 200, version.text);
   const { calls, events } = await turn(id, `${call("m__add", { a: 1, b: 2 })}\n${call("m__where", { region: "x" })}`);
   assert.deepEqual([calls[0].result, calls[1].outcome], [{ sum: 3 }, "denied"]);
   const failed = events.filter(({ type }) => type === "turn.sub_step_failed");
