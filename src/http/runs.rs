@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 pub const PATH: &str = "/v1/runs";
 /// Most runs of a page: each is read from its session.
 const MAX_PAGE: usize = 50;
+/// Longest goal in a list, in characters.
+const MAX_GOAL: usize = 1_000;
 /// How many runs are read at a time.
 const AT_ONCE: usize = 6;
 
@@ -39,11 +41,21 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     found.truncate(limit);
     let last = found.last().filter(|_| has_more);
     let next_cursor = last.map(|last| page::encode(&(last.created_at, &last.id))).transpose()?;
-    let reads = found.into_iter().map(|SessionEntry { id, .. }| async move { run(call, &id).await });
-    let runs: Vec<Option<Bytes>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
-    // The list may still have a run that was erased.
-    let runs = runs.iter().flatten().map(|json| serde_json::from_slice(json).unwrap_or(Value::Null));
-    let data = runs.filter(|run| status.as_deref().is_none_or(|status| run["status"] == status)).collect();
+    let reads = found.into_iter().map(|SessionEntry { id, .. }| async move {
+        // The list may still have a run that was erased.
+        let Some(json) = run(call, &id).await? else { return Ok(None) };
+        let mut run: Value = serde_json::from_slice(&json).unwrap_or(Value::Null);
+        if let Some(goal) = run["goal"].as_str() {
+            run["goal"] = goal.chars().take(MAX_GOAL).collect::<String>().into();
+        }
+        Ok::<_, Problem>(Some(run))
+    });
+    let runs: Vec<Option<Value>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    let data = runs
+        .into_iter()
+        .flatten()
+        .filter(|run| status.as_deref().is_none_or(|status| run["status"] == status))
+        .collect();
     response::json(StatusCode::OK, &page::Page::<Value> { data, next_cursor })
 }
 

@@ -52,6 +52,9 @@ impl Run {
     /// Decides what comes next, once all calls of the last decision are completed. `has` is whether the session has a tool,
     /// `verifies` whether it can verify changes.
     pub fn next(&self, has: impl Fn(&str) -> bool, verifies: bool) -> Next<'_> {
+        if self.refused.is_some() {
+            return if self.has_reported { Next::Finish } else { Next::Report };
+        }
         if !self.has_context && self.source.is_none() {
             let tools: Vec<_> = CONTEXT.into_iter().filter(|name| has(name)).collect();
             if !tools.is_empty() {
@@ -119,6 +122,9 @@ impl Run {
                     return Some(RunError::new("budget_exceeded", message));
                 }
             }
+        }
+        if let Some(reason) = &self.refused {
+            return Some(RunError::new("plan_refused", format!("the plan was refused: {reason}")));
         }
         self.step_failure().or_else(|| match &self.check {
             Check::Failed(_) if self.repairs.1 >= MAX_REPAIRS => {

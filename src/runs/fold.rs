@@ -108,6 +108,8 @@ pub struct Run {
     pub(super) is_dirty: bool,
     /// Whether the newest turn has asked for the report to be written.
     pub(super) has_reported: bool,
+    /// Why the newest plan was refused, if it was.
+    pub(super) refused: Option<String>,
     pub(super) report: Option<String>,
     pub(super) end: Option<End>,
     /// The calls that wait for a person.
@@ -145,6 +147,7 @@ impl Run {
             check: Check::None,
             is_dirty: false,
             has_reported: false,
+            refused: None,
             report: None,
             end: None,
             waits: BTreeSet::new(),
@@ -233,7 +236,7 @@ impl Run {
     }
 
     fn begin(&mut self, turn: RunTurn) {
-        (self.end, self.has_reported, self.repairs.1) = (None, false, 0);
+        (self.end, self.has_reported, self.repairs.1, self.refused) = (None, false, 0, None);
         match turn {
             RunTurn::Start { spec, approvals, on_decline } => {
                 self.goal = std::mem::take(&mut self.message);
@@ -309,15 +312,28 @@ impl Run {
         }));
     }
 
+    /// Forgets the newest plan, which a rule or a person has refused.
+    fn refuse_plan(&mut self, reason: String) {
+        let repair = self.steps.last().map_or(0, |own| own.repair);
+        self.steps.retain(|own| own.repair != repair || own.attempts > 0);
+        if repair == 0 {
+            self.source = None;
+        }
+        self.refused = Some(reason);
+    }
+
     fn completed(&mut self, call: &CallId, outcome: &ToolOutcome) {
         self.waits.remove(call);
         let name = self.open.remove(call).unwrap_or_default();
         let output = excerpt(&outcome.model_text(), MAX_OUTPUT);
         match Purpose::of(call) {
             Some(Purpose::Context) if !outcome.is_error() => self.context.push((name, output)),
+            Some(Purpose::Plan) if outcome.is_error() => self.refuse_plan(output),
             Some(Purpose::Verify) => {
                 self.check = match outcome {
-                    ToolOutcome::Denied { .. } => Check::Skipped(output),
+                    ToolOutcome::Denied { denied: DenyReason::Declined | DenyReason::Permission, .. } => {
+                        Check::Skipped(output)
+                    }
                     _ if outcome.is_error() => Check::Failed(output),
                     _ => Check::Passed,
                 }
@@ -335,7 +351,7 @@ impl Run {
         let Some(own) = self.step_of(call) else { return };
         let reason = |outcome: &ToolOutcome| excerpt(&outcome.model_text(), 1_000);
         match outcome {
-            ToolOutcome::Denied { denied: DenyReason::Declined | DenyReason::Expired, .. } => {
+            ToolOutcome::Denied { denied: DenyReason::Declined, .. } => {
                 (own.status, own.is_declined) = (StepStatus::Skipped, true);
                 own.error = Some(reason(outcome));
             }

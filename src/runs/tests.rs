@@ -259,6 +259,32 @@ fn a_declined_step_is_skipped_with_those_after_it_or_ends_the_run() {
 }
 
 #[test]
+fn a_refused_plan_is_not_done_and_a_retry_plans_again() {
+    let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+    let call = stage.start(&Purpose::Plan, super::PLAN, json!(plan_of(&[command("a", &[])])));
+    stage.complete(&call, ToolOutcome::denied(DenyReason::Permission, "no"));
+    stage.end(TurnStatus::Completed, StopReason::End);
+    let view = stage.read().view(About::default());
+    assert_eq!((view.status, view.steps.len()), (RunStatus::Failed, 0));
+    assert_eq!(view.error.map(|error| error.code).as_deref(), Some("plan_refused"));
+    stage.retry(None);
+    assert_eq!(stage.read().failure().map(|error| error.code), None);
+}
+
+#[test]
+fn a_call_that_expires_has_failed() {
+    let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+    stage.plan(&plan_of(&[command("a", &[])]));
+    stage.step("a", ToolOutcome::denied(DenyReason::Expired, "nobody answered"));
+    stage.end(TurnStatus::Completed, StopReason::End);
+    let view = stage.read().view(About::default());
+    assert_eq!(
+        (view.status, view.error.map(|error| error.code)),
+        (RunStatus::Failed, Some("step_failed".into()))
+    );
+}
+
+#[test]
 fn a_failed_verification_is_repaired_at_most_twice() {
     let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
     stage.plan(&plan_of(&[command("a", &[]), command("z", &["a"])]));

@@ -362,6 +362,10 @@ impl SessionHost {
         resolved_by: &ResolvedBy,
     ) -> Result<Vec<Settled>, Problem> {
         let mut state = session.state().clone();
+        if state.meta.id.is_run() {
+            // A run asks for its steps whatever the rules allow.
+            return Ok(Vec::new());
+        }
         Rc::make_mut(&mut state.meta).permissions.grant(granted);
         let agent = self.agent();
         let allowed = |own: &Suspension| {

@@ -13,7 +13,7 @@ use crate::session::{
     idempotency::{FirstResponse, StoredResponse},
     view::TurnAnswer,
 };
-use crate::types::{Cursor, ErrorCode, Problem, TurnId, TurnStatus};
+use crate::types::{Cursor, ErrorCode, Problem, RunTurn, TurnId, TurnStatus};
 use http::StatusCode;
 use serde_json::json;
 use std::rc::Rc;
@@ -130,6 +130,10 @@ fn prepare(call: &Call<'_>, mode: &ResponseMode, body: MessageBody) -> Result<Pr
     }
     if call.session_id.is_run() != body.run.is_some() {
         let detail = "a run takes no messages; post to /v1/runs/{id}/retry to continue it";
+        return Err(Problem::new(ErrorCode::RunSession, detail));
+    }
+    if session.is_some() && matches!(body.run, Some(RunTurn::Start { .. })) {
+        let detail = "there is a run with this Idempotency-Key; use another key for another run";
         return Err(Problem::new(ErrorCode::RunSession, detail));
     }
     let new_session = body.new_session.clone();
