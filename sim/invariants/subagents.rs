@@ -8,6 +8,7 @@ use crate::{
     world::{Node, World},
 };
 use edge_harness::ports::Directory;
+use edge_harness::ports::directory::SessionKinds;
 use edge_harness::types::{CallId, ChildTask, Parent, TenantId, TurnId};
 use futures::FutureExt;
 use serde_json::Value;
@@ -274,7 +275,10 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
             }
         }
     }
-    let listed = world.directory.sessions(&node.tenant, None, None, None, 100, false).now_or_never();
+    let listed = world
+        .directory
+        .sessions(SessionKinds::Conversations, &node.tenant, None, None, None, 100)
+        .now_or_never();
     let listed = listed.and_then(Result::ok).unwrap_or_default();
     if listed.iter().any(|entry| entry.id == node.session) {
         ledger.find(12, format!("{} is in the list of sessions", view.name));

@@ -5,7 +5,7 @@ use super::auth_cache::CREDENTIAL_TTL;
 use super::gateway::Gateway;
 use super::placement::SHARD_TTL;
 use crate::ports::Clock;
-use crate::ports::directory::SHARDS_PER_SWEEP;
+use crate::ports::directory::{SHARDS_PER_SWEEP, SessionKinds};
 use crate::types::{Problem, SessionId, TenantId, Timestamp, UserId};
 use futures::{StreamExt, stream};
 use serde_json::json;
@@ -286,7 +286,7 @@ impl Erasure {
         let limit = SESSIONS_PER_STEP.min(limit);
         let before = self.tried.as_ref().map(|(at, id)| (*at, id));
         let (tenant, user) = (&self.tenant, self.user.as_ref());
-        let page = gateway.directory.sessions(tenant, user, None, before, limit, true).await?;
+        let page = gateway.directory.sessions(SessionKinds::All, tenant, user, None, before, limit).await?;
         let (is_last, end) = (page.len() < limit, page.last().map(|last| (last.created_at, last.id.clone())));
         let erased = stream::iter(page)
             .map(|entry| async move {

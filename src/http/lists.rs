@@ -4,7 +4,7 @@ use super::gateway::{GatewayCall, TenantCall};
 use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
-use crate::ports::directory::SessionEntry;
+use crate::ports::directory::{SessionEntry, SessionKinds};
 use crate::types::{AgentId, Problem, SessionId, SessionStatus, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -34,7 +34,14 @@ pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem>
     let before = before.as_ref().map(|(at, id)| (*at, id));
     let directory = &call.gateway.directory;
     let found = directory
-        .sessions(&call.caller.tenant, user.as_ref(), agent.as_ref(), before, limit + 1, false)
+        .sessions(
+            SessionKinds::Conversations,
+            &call.caller.tenant,
+            user.as_ref(),
+            agent.as_ref(),
+            before,
+            limit + 1,
+        )
         .await?;
     page::respond(found, limit, |entry| (entry.created_at, entry.id.clone()), view)
 }

@@ -6,7 +6,10 @@ use super::request::{MAX_BODY, Request, RequestExt};
 use super::response::{self, Response};
 use super::session::runs::NewRun;
 use super::{body, owner, page, spec_name};
-use crate::ports::{FileError, PeerError, ReaderRequest, directory::SessionEntry};
+use crate::ports::{
+    FileError, PeerError, ReaderRequest,
+    directory::{SessionEntry, SessionKinds},
+};
 use crate::types::{Owner, Principal, Problem, SessionId, SpecName, Timestamp, spec};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -36,7 +39,8 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let before = before.as_ref().map(|(at, id)| (*at, id));
     let directory = &call.gateway.directory;
     let tenant = &call.caller.tenant;
-    let mut found = directory.runs(tenant, user.as_ref(), agent.as_ref(), before, limit + 1).await?;
+    let (user, agent) = (user.as_ref(), agent.as_ref());
+    let mut found = directory.sessions(SessionKinds::Runs, tenant, user, agent, before, limit + 1).await?;
     let has_more = found.len() > limit;
     found.truncate(limit);
     let last = found.last().filter(|_| has_more);

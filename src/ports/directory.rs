@@ -101,6 +101,17 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
 }
 
+/// Which sessions to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionKinds {
+    /// Those in which people talk to agents.
+    Conversations,
+    /// Those of runs.
+    Runs,
+    /// All, also those of subagents.
+    All,
+}
+
 /// An entry of the list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEntry {
@@ -238,21 +249,10 @@ pub trait Directory {
     async fn delete_session(&self, tenant: &TenantId, id: &SessionId) -> DirectoryResult<()>;
     /// Lists the ids of the sessions of a session's subagents.
     async fn subagents(&self, tenant: &TenantId, session: &SessionId) -> DirectoryResult<Vec<SessionId>>;
-    /// Lists a tenant's sessions before the pair `(created_at, id)`, newest first. Sessions of subagents and
-    /// of runs are included only if `subagents` is set.
+    /// Lists a tenant's sessions of these kinds before the pair `(created_at, id)`, newest first.
     async fn sessions(
         &self,
-        tenant: &TenantId,
-        user: Option<&UserId>,
-        agent: Option<&AgentId>,
-        before: Option<(Timestamp, &SessionId)>,
-        limit: usize,
-        subagents: bool,
-    ) -> DirectoryResult<Vec<SessionEntry>>;
-    /// Lists a tenant's runs before the pair `(created_at, id)`, newest first. [`Directory::sessions`] leaves them out like
-    /// the sessions of subagents.
-    async fn runs(
-        &self,
+        kinds: SessionKinds,
         tenant: &TenantId,
         user: Option<&UserId>,
         agent: Option<&AgentId>,

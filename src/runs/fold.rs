@@ -62,7 +62,7 @@ pub struct StepState {
     pub output: String,
     /// The text that it has written into a file of the run.
     pub text: Option<String>,
-    /// Whether a person declined it, or did not decide in time.
+    /// Whether a person declined it.
     pub is_declined: bool,
 }
 

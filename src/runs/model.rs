@@ -8,7 +8,7 @@ use super::prompt;
 use crate::ports::Model;
 use crate::types::{
     FinishReason, Message, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse,
-    Part, Role, Timestamp, ToolCall, TurnId, Usage, subagent::GENERAL,
+    Part, Role, Timestamp, ToolCall, TurnId, Usage, message::text_of, subagent::GENERAL,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -43,11 +43,7 @@ impl Model for RunModel {
             Err(error) => vec![Err(error)],
             Ok(response) => {
                 let is_text = |part: &Part| matches!(part, Part::Text { .. });
-                let text = response
-                    .parts
-                    .iter()
-                    .any(is_text)
-                    .then(|| crate::types::message::text_of(&response.parts));
+                let text = response.parts.iter().any(is_text).then(|| text_of(&response.parts));
                 let text = text.map(|text| Ok(ModelEvent::Text(text)));
                 text.into_iter().chain([Ok(ModelEvent::Done(response))]).collect()
             }
@@ -160,7 +156,7 @@ impl Decision {
         while let Some(event) = events.next().await {
             if let ModelEvent::Done(response) = event? {
                 *usage += response.usage;
-                return Ok(crate::types::message::text_of(&response.parts));
+                return Ok(text_of(&response.parts));
             }
         }
         Err(ModelError::new(ModelErrorKind::Cut, "the model's stream ended before the response was complete"))

@@ -275,7 +275,7 @@ fn a_refused_plan_is_not_done_and_a_retry_plans_again() {
 fn a_call_that_expires_has_failed() {
     let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
     stage.plan(&plan_of(&[command("a", &[])]));
-    stage.step("a", ToolOutcome::denied(DenyReason::Expired, "nobody answered"));
+    stage.step("a", ToolOutcome::denied(DenyReason::Expired, "no answer came in time"));
     stage.end(TurnStatus::Completed, StopReason::End);
     let view = stage.read().view(About::default());
     assert_eq!(

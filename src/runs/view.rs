@@ -1,7 +1,7 @@
 //! A run as clients see it.
 
 use super::decision::RunError;
-use super::fold::{Run, StepState, StepStatus};
+use super::fold::{Check, Run, StepState, StepStatus};
 use super::plan::{PlanSource, StepType};
 use crate::types::{AgentId, CallId, RunSpec, SessionId, Timestamp, TurnStatus, Usage, UserId};
 use serde::Serialize;
@@ -191,7 +191,7 @@ impl Run {
             () if self.source.is_none() => RunPhase::Plan,
             () if self.is_verifying() => RunPhase::Verify,
             () if self.steps.iter().any(runs) => RunPhase::Execute,
-            () if matches!(self.check, super::fold::Check::Failed(_)) => RunPhase::Verify,
+            () if matches!(self.check, Check::Failed(_)) => RunPhase::Verify,
             () => RunPhase::Execute,
         }
     }

@@ -8,6 +8,7 @@ use edge_harness::agent::{
     host::suspensions::{ApprovalDecision, TurnEffect},
 };
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
+use edge_harness::ports::directory::SessionKinds;
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::types::{
     BudgetPatch, CallId, Category, Decision, ModelRequest, Part, Pending, Policy, Problem, Rules,
@@ -450,7 +451,7 @@ fn the_list_of_sessions_shows_how_many_calls_wait() {
     );
     let listed = || {
         let (tenant, directory) = ("t".into(), &stage.directory);
-        let list = block_on(directory.sessions(&tenant, None, None, None, 9, true)).unwrap();
+        let list = block_on(directory.sessions(SessionKinds::All, &tenant, None, None, None, 9)).unwrap();
         list.iter().map(|entry| entry.pending).collect::<Vec<_>>()
     };
     stage.post("t1", "hello");

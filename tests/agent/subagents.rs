@@ -14,6 +14,7 @@ use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedModels,
     models::{ScriptedResponse, answer, call},
 };
+use edge_harness::ports::directory::SessionKinds;
 use edge_harness::ports::{Directory, Ledger, SessionStore};
 use edge_harness::session::Session;
 use edge_harness::types::{
@@ -220,8 +221,8 @@ fn a_task_is_done_in_a_session_of_its_own() {
     );
     // It is not listed, and no facts are extracted from it.
     let listed =
-        |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
-    assert_eq!((listed(false), listed(true)), (1, 2));
+        |kinds| block_on(stage.directory.sessions(kinds, &"t".into(), None, None, None, 10)).unwrap().len();
+    assert_eq!((listed(SessionKinds::Conversations), listed(SessionKinds::All)), (1, 2));
     assert!(child.state().activity.follow_ups.values().all(|progress| !progress.is_requested()));
 }
 
@@ -324,7 +325,10 @@ fn a_fork_shares_the_prompts_prefix_and_spawns_no_subagents() {
     let theirs = requests.iter().find(|r| said(r) == "delegate:read:x").unwrap();
     assert_eq!((&theirs.system, &theirs.tools), (&first.system, &first.tools));
     assert_eq!(theirs.messages[0].text(), "hello:there");
-    let listed = block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().len();
+    let listed =
+        block_on(stage.directory.sessions(SessionKinds::Conversations, &"t".into(), None, None, None, 10))
+            .unwrap()
+            .len();
     assert_eq!(listed, 1);
 }
 

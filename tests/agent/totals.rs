@@ -4,6 +4,7 @@ use crate::http::{ask, call, respond_beside, whole};
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
+use edge_harness::ports::directory::SessionKinds;
 use edge_harness::ports::{Directory, Model, Models};
 use edge_harness::types::{
     BudgetPatch, Category, ModelError, ModelEvent, ModelResponse, Part, PatternRule, Policy, Price, Usage,
@@ -40,7 +41,10 @@ fn a_title_set_by_a_caller_stays_until_it_is_removed() {
     stage.settle();
     assert_eq!(title(&stage), (json!("three"), json!(false)));
     let line =
-        block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().pop().unwrap();
+        block_on(stage.directory.sessions(SessionKinds::Conversations, &"t".into(), None, None, None, 10))
+            .unwrap()
+            .pop()
+            .unwrap();
     assert_eq!(line.title.as_deref(), Some("three"), "the directory is updated");
 }
 

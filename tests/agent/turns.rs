@@ -4,6 +4,7 @@ use crate::scripts::step_of;
 use crate::stage::{Stage, ms};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::directory::SessionKinds;
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
 use edge_harness::session::idempotency::{
@@ -230,7 +231,10 @@ fn a_failed_directory_update_is_retried() {
     stage.post("t1", "hello");
     stage.settle();
     let listed = || {
-        block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().pop().unwrap()
+        block_on(stage.directory.sessions(SessionKinds::Conversations, &"t".into(), None, None, None, 10))
+            .unwrap()
+            .pop()
+            .unwrap()
     };
     let before = listed().updated_at;
     stage.clock.advance(ms(1_000));
@@ -247,7 +251,15 @@ fn a_failed_directory_update_is_retried() {
 #[test]
 fn a_long_turn_is_listed_as_running_until_it_ends() {
     let running = |stage: &Stage| {
-        let listed = block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap();
+        let listed = block_on(stage.directory.sessions(
+            SessionKinds::Conversations,
+            &"t".into(),
+            None,
+            None,
+            None,
+            10,
+        ))
+        .unwrap();
         listed[0].running
     };
     let after = |span: u64| {

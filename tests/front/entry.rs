@@ -2,7 +2,10 @@
 
 use crate::stage::{ADMIN, DEV, NOW, Request, Stage, config, delete, get, ids, post, request};
 use edge_harness::http::{GatewayConfig, MalformedSetting, RequestExt};
-use edge_harness::ports::{Directory, directory::SessionEntry};
+use edge_harness::ports::{
+    Directory,
+    directory::{SessionEntry, SessionKinds},
+};
 use edge_harness::types::{Scope, session::SCHEMA};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -61,7 +64,9 @@ fn the_list_shows_what_sessions_do() {
     let stage = Stage::new();
     stage.session("dev", "idle", "u", 2);
     stage.session("dev", "busy", "u", 1);
-    let mut entry = block_on(stage.directory.sessions(&"dev".into(), None, None, None, 1, false)).unwrap();
+    let mut entry =
+        block_on(stage.directory.sessions(SessionKinds::Conversations, &"dev".into(), None, None, None, 1))
+            .unwrap();
     let entry = SessionEntry { running: true, ..entry.remove(0) };
     block_on(stage.directory.put_session(&entry)).unwrap();
     let listed = stage.answer(get("/v1/sessions").bearer(DEV)).body;

@@ -1,4 +1,4 @@
-//! Follows a run until it ends, or waits for a person whom nobody can ask.
+//! Follows a run until it ends, or until it waits for a person and this command has no terminal to ask on.
 
 use super::{Run, page, path, plan};
 use crate::{
@@ -85,7 +85,7 @@ impl<'a> Follower<'a> {
     /// Prints the run until it has ended.
     ///
     /// # Errors
-    /// `Waiting` if the run waits and nobody can be asked, `NoReply` if it has failed or was canceled, and what the server
+    /// `Waiting` if the run waits for a person and there is no terminal, `NoReply` if it has failed or was canceled, and what the server
     /// refuses.
     pub(crate) async fn follow(mut self) -> Result<()> {
         loop {

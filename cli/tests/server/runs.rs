@@ -171,7 +171,7 @@ fn a_run_is_canceled_and_retried() {
     project.script_plan_and_repair();
     let id = project.cli.run(&[RUN, &["--detach"]].concat()).expect(0).out;
     let id = id.trim();
-    // Nobody serves the calls that read the folder.
+    // No runner serves the calls that read the folder.
     assert!(!project.run(id)["status"].is_null());
     let canceled = project.cli.run(&["runs", "cancel", id]).expect(0);
     assert_eq!(canceled.out, format!("canceled {id}\n"));

@@ -85,8 +85,10 @@ impl RunExport {
         let headers = &[("accept", "application/x-ndjson")];
         let request = ReaderRequest { target, headers, body: None };
         let mut response = self.reader.send(&self.principal, &self.id, request).await?;
-        if response.status != 200 {
-            return Ok(());
+        match response.status {
+            200 => {}
+            404 | 410 => return Ok(()),
+            status => return Err(PeerError(format!("the session responds with status {status}"))),
         }
         archive.begin(name).await;
         while let Some(bytes) = response.body.next().await {

@@ -4,6 +4,7 @@ use super::part::{Part, push_line};
 use super::{Export, Position};
 use crate::http::lists;
 use crate::ports::ReaderRequest;
+use crate::ports::directory::SessionKinds;
 use crate::types::{SessionId, Timestamp};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,8 @@ pub async fn write(export: &Export, part: &mut Part, mut last: Option<LastSessio
         let (tenant, user) = (&export.subject.tenant, export.subject.user.as_ref());
         let before = last.as_ref().map(|last| (last.created_at, &last.id));
         part.spend(2);
-        let page = match export.directory.sessions(tenant, user, None, before, PAGE, true).await {
+        let page = match export.directory.sessions(SessionKinds::All, tenant, user, None, before, PAGE).await
+        {
             Ok(page) => page,
             Err(error) => {
                 part.fail("sessions.ndjson", "the list of sessions is unavailable; continue later", error);

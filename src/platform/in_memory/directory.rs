@@ -2,7 +2,8 @@
 
 use crate::ports::Directory;
 use crate::ports::directory::{
-    AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+    AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry,
+    SessionKinds, Tenant,
 };
 use crate::types::{
     AgentId, AuditEntry, AuditId, AuditQuery, Day, KeyId, SessionId, StorageLimits, StorageUse, TenantId,
@@ -57,32 +58,6 @@ impl Tables {
     /// Adds a row of the audit trail, unless it exists.
     fn record(&mut self, entry: &AuditEntry) {
         self.audit.entry((entry.tenant.clone(), entry.id.clone())).or_insert_with(|| entry.clone());
-    }
-
-    /// Returns the newest sessions that `is_listed` selects.
-    fn listed(
-        &self,
-        is_listed: impl Fn(&&SessionEntry) -> bool,
-        tenant: &TenantId,
-        user: Option<&UserId>,
-        agent: Option<&AgentId>,
-        before: Option<(Timestamp, &SessionId)>,
-        limit: usize,
-    ) -> Vec<SessionEntry> {
-        let mut found: Vec<_> = self
-            .sessions
-            .values()
-            .filter(|s| s.tenant == *tenant)
-            .filter(is_listed)
-            .filter(|s| {
-                user.is_none_or(|user| s.user == *user) && agent.is_none_or(|agent| s.agent == *agent)
-            })
-            .filter(|s| before.is_none_or(|before| (s.created_at, &s.id) < before))
-            .cloned()
-            .collect();
-        found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));
-        found.truncate(limit);
-        found
     }
 
     /// Returns a key with its tenant's rules, unless it has expired.
@@ -310,26 +285,33 @@ impl Directory for InMemoryDirectory {
 
     async fn sessions(
         &self,
-        tenant: &TenantId,
-        user: Option<&UserId>,
-        agent: Option<&AgentId>,
-        before: Option<(Timestamp, &SessionId)>,
-        limit: usize,
-        subagents: bool,
-    ) -> DirectoryResult<Vec<SessionEntry>> {
-        let is_listed = |s: &&SessionEntry| subagents || (s.parent.is_none() && !s.id.is_run());
-        Ok(self.tables()?.listed(is_listed, tenant, user, agent, before, limit))
-    }
-
-    async fn runs(
-        &self,
+        kinds: SessionKinds,
         tenant: &TenantId,
         user: Option<&UserId>,
         agent: Option<&AgentId>,
         before: Option<(Timestamp, &SessionId)>,
         limit: usize,
     ) -> DirectoryResult<Vec<SessionEntry>> {
-        Ok(self.tables()?.listed(|s| s.id.is_run(), tenant, user, agent, before, limit))
+        let tables = self.tables()?;
+        let is_listed = |s: &&SessionEntry| match kinds {
+            SessionKinds::All => true,
+            SessionKinds::Runs => s.id.is_run(),
+            SessionKinds::Conversations => s.parent.is_none() && !s.id.is_run(),
+        };
+        let mut found: Vec<_> = tables
+            .sessions
+            .values()
+            .filter(|s| s.tenant == *tenant)
+            .filter(is_listed)
+            .filter(|s| {
+                user.is_none_or(|user| s.user == *user) && agent.is_none_or(|agent| s.agent == *agent)
+            })
+            .filter(|s| before.is_none_or(|before| (s.created_at, &s.id) < before))
+            .cloned()
+            .collect();
+        found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));
+        found.truncate(limit);
+        Ok(found)
     }
 
     async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64> {

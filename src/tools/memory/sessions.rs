@@ -3,6 +3,7 @@
 use super::{SearchArgs, Shared, joined, limit, line, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::search::Hit;
+use crate::ports::directory::SessionKinds;
 use crate::ports::memory::CollectionKind;
 use crate::types::{Category, Effect, Owner, SessionId};
 use schemars::JsonSchema;
@@ -53,7 +54,14 @@ impl Tool for SessionList {
     async fn run(&self, args: ListArgs, cx: ToolContext) -> Result<String, ToolError> {
         let Owner { tenant, user, agent } = owner(&cx)?;
         let limit = limit(args.limit);
-        let sessions = self.0.directory.sessions(&tenant, Some(&user), Some(&agent), None, limit, false);
+        let sessions = self.0.directory.sessions(
+            SessionKinds::Conversations,
+            &tenant,
+            Some(&user),
+            Some(&agent),
+            None,
+            limit,
+        );
         let sessions = cx.unless_canceled(sessions).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = sessions.iter().map(|entry| {
             let at = entry.updated_at.to_rfc3339();

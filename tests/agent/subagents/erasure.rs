@@ -1,6 +1,7 @@
 //! Erasing sessions that have subagents, and subagents themselves.
 
 use super::*;
+use edge_harness::ports::directory::SessionKinds;
 use pretty_assertions::assert_eq;
 
 #[test]
@@ -13,7 +14,11 @@ fn erasing_a_parent_erases_its_children() {
     for id in ids {
         assert!(!stage.others.disk(&id).exists().unwrap());
     }
-    assert!(block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, true)).unwrap().is_empty());
+    assert!(
+        block_on(stage.directory.sessions(SessionKinds::All, &"t".into(), None, None, None, 10))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::rpc::{Asked, INVALID_PARAMS, TASK_NOT_FOUND, VERSION};
 use super::task::Task;
 use crate::http::gateway::TenantCall;
 use crate::http::session::call::Call;
+use crate::ports::directory::SessionKinds;
 use crate::ports::{ReaderRequest, session_store::Select};
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, Cursor, ErrorCode, Problem, SessionId, Timestamp};
@@ -163,7 +164,14 @@ pub(super) async fn of_caller(
     let listed = call
         .gateway
         .directory
-        .sessions(&call.caller.tenant, user.as_ref(), Some(&agent), before, MAX_CONTEXTS + 1, false)
+        .sessions(
+            SessionKinds::Conversations,
+            &call.caller.tenant,
+            user.as_ref(),
+            Some(&agent),
+            before,
+            MAX_CONTEXTS + 1,
+        )
         .await?;
     let listed = listed.into_iter().map(|entry| Place {
         created_at: entry.created_at,

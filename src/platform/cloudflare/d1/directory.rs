@@ -16,7 +16,7 @@ use crate::platform::sql::{
 use crate::ports::Directory;
 use crate::ports::directory::{
     AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SHARDS_PER_SWEEP,
-    SessionEntry, Tenant,
+    SessionEntry, SessionKinds, Tenant,
 };
 use crate::types::{
     AgentId, AuditEntry, AuditQuery, Day, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp,
@@ -64,35 +64,6 @@ impl D1Directory {
             Some(tenant) => self.shards.of(tenant).await?,
             None => self.root().clone(),
         })
-    }
-
-    /// Lists the newest sessions that meet a condition.
-    async fn listed(
-        &self,
-        condition: &str,
-        tenant: &TenantId,
-        user: Option<&UserId>,
-        agent: Option<&AgentId>,
-        before: Option<(Timestamp, &SessionId)>,
-        limit: usize,
-    ) -> DirectoryResult<Vec<SessionEntry>> {
-        let mut sql = format!("{SESSION} WHERE tenant = ?{condition}");
-        let mut args = vec![D1Type::Text(tenant)];
-        if let Some(user) = user {
-            sql.push_str(" AND user = ?");
-            args.push(D1Type::Text(user));
-        }
-        if let Some(agent) = agent {
-            sql.push_str(" AND agent = ?");
-            args.push(D1Type::Text(agent));
-        }
-        if let Some((at, id)) = before {
-            sql.push_str(" AND (created_at, id) < (?, ?)");
-            args.extend([time(at), D1Type::Text(id)]);
-        }
-        sql.push_str(&format!(" ORDER BY created_at DESC, id DESC LIMIT {limit}"));
-        let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
-        Ok(found.into_iter().map(SessionRow::read).collect())
     }
 
     /// Makes a change together with its row of the audit trail; see [`tenants`]. Returns whether it was made.
@@ -300,27 +271,36 @@ impl Directory for D1Directory {
 
     async fn sessions(
         &self,
-        tenant: &TenantId,
-        user: Option<&UserId>,
-        agent: Option<&AgentId>,
-        before: Option<(Timestamp, &SessionId)>,
-        limit: usize,
-        subagents: bool,
-    ) -> DirectoryResult<Vec<SessionEntry>> {
-        // The ids of runs begin with `run_`; a backquote follows the underscore.
-        let kind = if subagents { "" } else { " AND parent IS NULL AND NOT (id >= 'run_' AND id < 'run`')" };
-        self.listed(kind, tenant, user, agent, before, limit).await
-    }
-
-    async fn runs(
-        &self,
+        kinds: SessionKinds,
         tenant: &TenantId,
         user: Option<&UserId>,
         agent: Option<&AgentId>,
         before: Option<(Timestamp, &SessionId)>,
         limit: usize,
     ) -> DirectoryResult<Vec<SessionEntry>> {
-        self.listed(" AND id >= 'run_' AND id < 'run`'", tenant, user, agent, before, limit).await
+        let mut sql = format!("{SESSION} WHERE tenant = ?");
+        let mut args = vec![D1Type::Text(tenant)];
+        // See `SessionId::is_run`. A backquote follows the underscore.
+        sql.push_str(match kinds {
+            SessionKinds::All => "",
+            SessionKinds::Runs => " AND id >= 'run_' AND id < 'run`'",
+            SessionKinds::Conversations => " AND parent IS NULL AND NOT (id >= 'run_' AND id < 'run`')",
+        });
+        if let Some(user) = user {
+            sql.push_str(" AND user = ?");
+            args.push(D1Type::Text(user));
+        }
+        if let Some(agent) = agent {
+            sql.push_str(" AND agent = ?");
+            args.push(D1Type::Text(agent));
+        }
+        if let Some((at, id)) = before {
+            sql.push_str(" AND (created_at, id) < (?, ?)");
+            args.extend([time(at), D1Type::Text(id)]);
+        }
+        sql.push_str(&format!(" ORDER BY created_at DESC, id DESC LIMIT {limit}"));
+        let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
+        Ok(found.into_iter().map(SessionRow::read).collect())
     }
 
     async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64> {
