@@ -4,13 +4,16 @@
 //! An isolate builds a version once. It reads which versions are active at most once a minute for each tenant: when a
 //! session is created, or a request names an agent that the deployment does not have.
 
+mod built;
+
+use self::built::{Built, BuiltVersions, Servers, consenting};
 use super::{
     DEFAULT_AGENT, DEFAULT_USER,
     definition::{self, Definition, Hosts},
     shared_servers::SharedServers,
 };
 use crate::agent::{AgentVersions, HarnessAgent};
-use crate::mcp::{Listings, McpServer, McpServers};
+use crate::mcp::{Listings, McpServers};
 use crate::ports::{AgentStore, AllowedHosts, Clock};
 use crate::types::{
     AgentEntry, AgentId, AgentRef, AgentVersion, ErrorCode, FieldError, Problem, StoredVersion, TenantId,
@@ -21,16 +24,12 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 /// How long an isolate caches which agents a tenant has.
 const ENTRIES_TTL: Duration = Duration::from_mins(1);
 /// Maximum number of tenants whose agents an isolate caches.
 const MAX_TENANTS: usize = 1_000;
-/// Maximum number of versions that an isolate caches.
-const MAX_BUILT: usize = 64;
-/// Maximum size of the definitions of cached versions, in bytes (8 MiB). A built agent has a few copies of its definition.
-const MAX_BUILT_BYTES: u64 = 8 << 20;
 /// How long an isolate uses what it has read of an agent's shared files.
 const SHARED_TTL: Duration = Duration::from_mins(1);
 /// How long servers of MCP are not asked again after a refresh has begun, which may be lost with the request that runs it.
@@ -78,52 +77,13 @@ pub struct AgentParts {
 pub struct Agents {
     parts: AgentParts,
     entries: Expiring<Rc<Vec<AgentEntry>>>,
-    built: RefCell<VecDeque<Built>>,
-}
-
-/// A version that this process has built.
-#[derive(Clone)]
-struct Built {
-    of: (TenantId, AgentRef),
-    /// The user whose consent its servers of MCP need, if one of them needs it.
-    user: Option<UserId>,
-    agent: BuiltAgent,
-    /// The size of its definition.
-    bytes: u64,
-    servers: Option<Servers>,
-}
-
-/// The servers of MCP of a version, and of the agent's shared files.
-#[derive(Clone)]
-struct Servers {
-    /// As it was stored.
-    definition: Rc<Definition>,
-    shared: Rc<SharedServers>,
-    /// When the shared files were read.
-    read_at: Timestamp,
-    /// What the servers have listed; `None` before the first session needs it.
-    listings: Option<Listings>,
-    /// When the last refresh has begun.
-    asked_at: Timestamp,
-}
-
-impl Built {
-    /// Returns whether sessions of a user run it.
-    fn is(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> bool {
-        self.of.0 == *tenant && self.of.1 == *of && self.user.as_ref().is_none_or(|own| own == user)
-    }
-}
-
-/// Returns the user if a server of the definition needs consent.
-fn consenting(definition: &Definition, user: &UserId) -> Option<UserId> {
-    let asks = definition.mcp_servers.values().any(McpServer::asks_for_consent);
-    asks.then(|| user.clone())
+    built: BuiltVersions,
 }
 
 impl Agents {
     /// Creates the agents of a deployment.
     pub fn new(parts: AgentParts) -> Self {
-        Self { parts, entries: Expiring::new(MAX_TENANTS), built: RefCell::default() }
+        Self { parts, entries: Expiring::new(MAX_TENANTS), built: BuiltVersions::default() }
     }
 
     /// Returns the store.
@@ -308,7 +268,7 @@ impl Agents {
         };
         let (definition, asked_at) = (Rc::clone(definition), self.parts.clock.now());
         let servers = Servers { definition, shared, read_at, listings: Some(listings), asked_at };
-        self.keep(Built {
+        self.built.keep(Built {
             of: built.of.clone(),
             user: consenting,
             agent: agent.clone(),
@@ -331,28 +291,6 @@ impl Agents {
         let shared = workspace.layer(Layer::Shared).as_ref();
         let read = SharedServers::read(shared, self.parts.mcp.hosts()).await;
         read.ok().map(|read| (Rc::new(read), now))
-    }
-
-    /// Returns a version that this process has built.
-    fn known(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> Option<Built> {
-        self.built.borrow().iter().find(|built| built.is(tenant, user, of)).cloned()
-    }
-
-    /// Keeps a version, in place of an earlier build: also of one for all users, if it is now for each user, and of those for
-    /// each user, if it is now for all.
-    fn keep(&self, built: Built) {
-        let mut all = self.built.borrow_mut();
-        let is_of_another =
-            |known: &Built| known.user.is_some() && built.user.is_some() && known.user != built.user;
-        all.retain(|known| known.of != built.of || is_of_another(known));
-        all.push_front(built);
-        let mut bytes = 0;
-        let fits = |built: &&Built| {
-            bytes += built.bytes;
-            bytes <= MAX_BUILT_BYTES
-        };
-        let kept = all.iter().take_while(fits).count().clamp(1, MAX_BUILT);
-        all.truncate(kept);
     }
 
     /// Builds the deployment's own agent.
@@ -388,7 +326,7 @@ impl Agents {
         if of.version.is_first() && self.is_of_deployment(&of.id) {
             return Ok(Some(Built { of: key, user: None, agent: self.base()?, bytes: 0, servers: None }));
         }
-        if let Some(built) = self.known(tenant, user, of) {
+        if let Some(built) = self.built.get(tenant, user, of) {
             return Ok(Some(built));
         }
         let AgentRef { id, version } = of;
@@ -413,7 +351,7 @@ impl Agents {
                 Built { of: key, user: None, agent: (self.parts.unusable)(why)?, bytes, servers: None }
             }
         };
-        self.keep(built.clone());
+        self.built.keep(built.clone());
         Ok(Some(built))
     }
 
@@ -476,16 +414,14 @@ impl AgentVersions for Agents {
     }
 
     fn is_outdated(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> bool {
-        let all = self.built.borrow();
-        let own = all.iter().find(|built| built.is(tenant, user, of));
-        let listings = own.and_then(|own| own.servers.as_ref()?.listings.as_ref());
-        listings.is_some_and(Listings::is_outdated)
+        let is_outdated = |own: &Built| Some(own.servers.as_ref()?.listings.as_ref()?.is_outdated());
+        self.built.read((tenant, user, of), is_outdated).unwrap_or(false)
     }
 
     fn current(&self, tenant: &TenantId, user: &UserId, of: &AgentRef) -> Option<Rc<HarnessAgent>> {
-        let all = self.built.borrow();
-        let own = all.iter().find(|built| built.is(tenant, user, of))?;
-        own.servers.as_ref()?.listings.as_ref().map(|_| Rc::clone(&own.agent.agent))
+        self.built.read((tenant, user, of), |own| {
+            own.servers.as_ref()?.listings.as_ref().map(|_| Rc::clone(&own.agent.agent))
+        })
     }
 
     fn refresh(
@@ -495,16 +431,14 @@ impl AgentVersions for Agents {
         of: &AgentRef,
     ) -> Option<LocalBoxFuture<'static, ()>> {
         let now = self.parts.clock.now();
-        if self.known(tenant, user, of).is_none() {
+        if self.built.read((tenant, user, of), |_| Some(())).is_none() {
             // Others have taken its place, or it is now one for each user.
             let is_settings = of.version.is_first() && self.is_of_deployment(&of.id);
             let (tenant, user, of) = (tenant.clone(), user.clone(), of.clone());
             let build = async move { self.built(&tenant, &user, &of).await.map_or((), drop) };
             return (!is_settings).then(|| build.boxed_local());
         }
-        let (built, servers) = {
-            let mut all = self.built.borrow_mut();
-            let own = all.iter_mut().find(|built| built.is(tenant, user, of))?;
+        let (built, servers) = self.built.change((tenant, user, of), |own| {
             let servers = own.servers.as_mut()?;
             let is_stale = servers.read_at + SHARED_TTL <= now
                 || servers.listings.as_ref().is_none_or(|listings| listings.is_stale(now));
@@ -513,8 +447,8 @@ impl AgentVersions for Agents {
             }
             servers.asked_at = now;
             let servers = servers.clone();
-            (own.clone(), servers)
-        };
+            Some((own.clone(), servers))
+        })?;
         let (tenant, user) = (tenant.clone(), user.clone());
         // If the version cannot be built with the new tools, it keeps the old ones.
         Some(
