@@ -16,6 +16,17 @@ pub fn read_run(session: &Session) -> Result<Run, StoreError> {
     Run::of(id, session.records(Select { kinds: KINDS, ..Select::default() }))
 }
 
+/// Returns the run as of the newest record. The calls of a wave share what was read.
+fn current(cx: &RuntimeContext) -> Result<Rc<Run>, StoreError> {
+    let seq = cx.session.last_seq();
+    if let Some(run) = cx.state.run(seq) {
+        return Ok(run);
+    }
+    let run = Rc::new(read_run(&cx.session)?);
+    cx.state.set_run(seq, &run);
+    Ok(run)
+}
+
 /// Returns the model of the session's next step: the agent's, or that of the run, which asks the agent's.
 pub(super) fn model(
     agent: &HarnessAgent,
@@ -30,10 +41,10 @@ pub(super) fn model(
     let tools: Vec<String> = usable.iter().map(|spec| spec.name.clone()).collect();
     let verify = agent.settings.verify.as_ref().map(|verify| verify.tool.clone());
     let verify = verify.filter(|tool| tools.contains(tool));
-    Ok(Rc::new(RunModel { run: Rc::new(read_run(&cx.session)?), inner, tools, verify }))
+    Ok(Rc::new(RunModel { run: current(cx)?, inner, tools, verify }))
 }
 
 /// Returns whether the run needs an approval of a call, whatever the rules allow. A run that cannot be read needs one.
 pub(super) fn asks(cx: &RuntimeContext, call: &CallId) -> bool {
-    cx.session.state().meta.id.is_run() && read_run(&cx.session).map_or(true, |run| run.asks(call))
+    cx.session.state().meta.id.is_run() && current(cx).map_or(true, |run| run.asks(call))
 }

@@ -4,6 +4,7 @@
 //! `TurnState`.
 
 use super::ToolFilter;
+use crate::runs::Run;
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec, Tools, TurnId};
 use futures::future::{LocalBoxFuture, Shared};
@@ -58,6 +59,8 @@ struct Inner {
     /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
     prefetch: Option<Prefetch>,
+    /// The run that the session does, as of this record.
+    run: Option<(u64, Rc<Run>)>,
     /// Whether the provider has refused a request with files.
     media_refused: bool,
     /// The background tasks that the last request has shown to the model.
@@ -76,6 +79,17 @@ impl RuntimeState {
     /// Returns the counter of the turn's waits in a row in which no background task ended.
     pub(super) fn empty_waits(&self) -> Rc<Cell<u32>> {
         Rc::clone(&self.empty_waits)
+    }
+
+    /// Returns the run that the session does, if it was read as of this record.
+    pub(super) fn run(&self, seq: u64) -> Option<Rc<Run>> {
+        let inner = self.inner.borrow();
+        inner.run.as_ref().filter(|(read, _)| *read == seq).map(|(_, run)| Rc::clone(run))
+    }
+
+    /// Keeps the run as of this record.
+    pub(super) fn set_run(&self, seq: u64, run: &Rc<Run>) {
+        self.inner.borrow_mut().run = Some((seq, Rc::clone(run)));
     }
 
     /// Keeps which background tasks the request that is being prepared shows to the model.

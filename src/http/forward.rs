@@ -137,7 +137,7 @@ async fn new_session_id(
     match (chosen.id, key) {
         (Some(id), _) => match session_id(&id, "/id")? {
             run if run.is_run() => {
-                Err(Problem::field("/id", "the ids of runs begin with `run_`; choose another one"))
+                Err(Problem::field("/id", "this is the form of the ids of runs; choose another one"))
             }
             session => Ok(session),
         },

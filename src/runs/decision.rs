@@ -99,7 +99,11 @@ impl Run {
             (std::cmp::Reverse(own.repair), self.asks_for(&own.step), !in_worker)
         };
         let first = ready.iter().map(|own| class(own)).min();
-        ready.into_iter().filter(|own| Some(class(own)) == first).collect()
+        let mut wave: Vec<&StepState> = ready.into_iter().filter(|own| Some(class(own)) == first).collect();
+        // One text of the model at a time: the limits of the turn are checked between them, and a failure repeats only one.
+        let mut has_model = false;
+        wave.retain(|own| own.step.kind != StepType::Model || !std::mem::replace(&mut has_model, true));
+        wave
     }
 
     /// Returns why the run has failed.

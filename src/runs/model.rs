@@ -12,7 +12,6 @@ use crate::types::{
 };
 use futures::{
     FutureExt, StreamExt,
-    future::try_join_all,
     stream::{self, LocalBoxStream},
 };
 use serde_json::{Value, json};
@@ -87,14 +86,11 @@ impl Decision {
                 vec![record(&plan.unwrap_or(Plan { source: PlanSource::Repair, steps: Vec::new() }))]
             }
             Next::Steps(steps) => {
-                let calls = try_join_all(steps.into_iter().map(|step| self.call_of(step))).await?;
+                let mut calls = Vec::with_capacity(steps.len());
+                for step in steps {
+                    calls.push(self.call_of(step, &mut usage).await?);
+                }
                 calls
-                    .into_iter()
-                    .map(|(call, used)| {
-                        usage += used;
-                        call
-                    })
-                    .collect()
             }
             Next::Verify => {
                 self.verify.clone().into_iter().map(|tool| (Purpose::Verify, tool, json!({}))).collect()
@@ -110,9 +106,8 @@ impl Decision {
         Ok(ModelResponse { parts: numbered.collect(), usage, finish: FinishReason::ToolCalls })
     }
 
-    /// Returns the call of a step, and the usage of the model that wrote its text.
-    async fn call_of(&self, step: &Step) -> Result<((Purpose, String, Value), Usage), ModelError> {
-        let mut usage = Usage::default();
+    /// Returns the call of a step.
+    async fn call_of(&self, step: &Step, usage: &mut Usage) -> Result<(Purpose, String, Value), ModelError> {
         let (tool, args) = match step.kind {
             StepType::Command => ("local_shell", json!({"command": step.command})),
             StepType::Patch if step.patch.is_some() => ("local_apply_patch", json!({"patch": step.patch})),
@@ -123,13 +118,13 @@ impl Decision {
             }
             StepType::Note | StepType::Diagram | StepType::Model => {
                 let content = match step.kind {
-                    StepType::Model => self.ask(prompt::step(&self.run, step), &mut usage).await?,
+                    StepType::Model => self.ask(prompt::step(&self.run, step), usage).await?,
                     _ => step.content.clone().unwrap_or_default(),
                 };
                 (ARTIFACT, json!({"step": step.id, "name": step.file(), "content": content}))
             }
         };
-        Ok(((Purpose::Step(step.id.clone()), tool.to_owned(), args), usage))
+        Ok((Purpose::Step(step.id.clone()), tool.to_owned(), args))
     }
 
     /// Asks the agent's model, and returns the text of its response.

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 
 /// The start of the id of a run's session.
 const PREFIX: &str = "run_";
+/// Length of the unique part of a generated id.
+const UNIQUE: usize = 32;
 
 impl SessionId {
-    /// Returns whether the session is that of a run. Clients cannot choose such an id.
+    /// Returns whether the session is that of a run: `run_` and 32 more characters. Clients cannot choose such an id.
     pub fn is_run(&self) -> bool {
-        self.starts_with(PREFIX)
+        self.strip_prefix(PREFIX).is_some_and(|unique| unique.len() == UNIQUE)
     }
 
     /// Returns the id of the run that has the unique part of this generated id.
@@ -80,7 +82,7 @@ mod tests {
     #[test]
     fn a_run_has_an_id_of_its_own() {
         let session = SessionId::generate(Timestamp(1), &[7; 10]);
-        assert!(!session.is_run());
+        assert!(!session.is_run() && !SessionId::from("run_my-tests").is_run());
         let run = session.clone().into_run();
         assert!(run.is_run() && run.len() == session.len(), "{run}");
         assert_eq!(run.clone().into_run(), run);

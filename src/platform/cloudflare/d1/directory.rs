@@ -283,8 +283,10 @@ impl Directory for D1Directory {
         // See `SessionId::is_run`. A backquote follows the underscore.
         sql.push_str(match kinds {
             SessionKinds::All => "",
-            SessionKinds::Runs => " AND id >= 'run_' AND id < 'run`'",
-            SessionKinds::Conversations => " AND parent IS NULL AND NOT (id >= 'run_' AND id < 'run`')",
+            SessionKinds::Runs => " AND id >= 'run_' AND id < 'run`' AND length(id) = 36",
+            SessionKinds::Conversations => {
+                " AND parent IS NULL AND NOT (id >= 'run_' AND id < 'run`' AND length(id) = 36)"
+            }
         });
         if let Some(user) = user {
             sql.push_str(" AND user = ?");
