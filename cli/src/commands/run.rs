@@ -24,8 +24,8 @@ Examples:
 ///
 /// A run plans steps for a goal or a spec, does them, verifies the result, and reports. On a terminal, you decide on what
 /// waits for an approval. Ctrl-C cancels the run, and a second one leaves. The exit code is 0 if the run succeeds, 1 if it
-/// fails or is canceled, and 5 if it waits for a person while this command has no terminal to ask on. A call of a local tool waits for a runner: for this
-/// program with --root, or else for `agentctl runner`.
+/// fails or is canceled, and 5 if it waits for a person while this command has no terminal to ask on. A call of a local tool
+/// waits for a runner: for this program with --root, or else for `agentctl runner`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[cfg_attr(target_os = "linux", command(mut_arg("root", |root| root.required(false))))]
@@ -113,7 +113,7 @@ impl Run {
         let mut body = json!({});
         let spec = match &self.spec {
             None => None,
-            Some(named) => Some(match spec::local(named)? {
+            Some(named) => Some(match spec::LocalSpec::named(named)? {
                 None => named.clone(),
                 Some(local) => {
                     let agent = self.agent.as_deref().unwrap_or("default");

@@ -83,8 +83,7 @@ impl List {
 
 /// Returns the title of a run, or else its spec or its goal.
 fn summary(run: &Value) -> String {
-    let spec = run["spec"]["name"].as_str().or(run["spec"].as_str());
-    let text = run["title"].as_str().or(spec).or(run["goal"].as_str());
+    let text = run["title"].as_str().or(run["spec"]["name"].as_str()).or(run["goal"].as_str());
     short(&text.unwrap_or_default().into())
 }
 

@@ -3,7 +3,8 @@
 mod folder;
 mod generate;
 
-use self::folder::{LocalSpec, SPEC_TEMPLATE};
+pub(super) use self::folder::LocalSpec;
+use self::folder::SPEC_TEMPLATE;
 use crate::{
     api::{Api, Request, segment},
     context::Context,
@@ -156,11 +157,6 @@ pub(super) async fn push(
     note_problems(context, &file.display().to_string(), &found);
     written["problems"] = found["problems"].take();
     Ok(written)
-}
-
-/// Returns the spec in a file, if `spec` names one and not a spec of the workspace.
-pub(super) fn local(spec: &str) -> Result<Option<LocalSpec>> {
-    LocalSpec::named(spec)
 }
 
 const MARKDOWN: &str = "text/markdown; charset=utf-8";

@@ -85,8 +85,8 @@ impl<'a> Follower<'a> {
     /// Prints the run until it has ended.
     ///
     /// # Errors
-    /// `Waiting` if the run waits for a person and there is no terminal, `NoReply` if it has failed or was canceled, and what the server
-    /// refuses.
+    /// `Waiting` if the run waits for a person and there is no terminal, `NoReply` if it has failed or was canceled, and what
+    /// the server refuses.
     pub(crate) async fn follow(mut self) -> Result<()> {
         loop {
             match self.until_idle().await {

@@ -15,13 +15,27 @@ pub(crate) struct Run {
     pub(crate) status: String,
     phase: String,
     agent: String,
-    goal: Option<String>,
-    spec: Value,
+    goal: String,
+    spec: Option<Spec>,
     plan_source: Option<String>,
     steps: Vec<Step>,
-    repairs: Value,
+    repairs: u32,
     report: Option<String>,
-    error: Value,
+    error: Option<Failure>,
+}
+
+/// The spec of a run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    name: String,
+}
+
+/// Why a run has failed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Failure {
+    message: String,
 }
 
 /// A step of a run.
@@ -36,7 +50,7 @@ struct Step {
     needs_approval: bool,
     depends_on: Vec<String>,
     args_hash: Option<String>,
-    error: Value,
+    error: Option<String>,
     attempts: u32,
     files: Vec<String>,
 }
@@ -54,18 +68,13 @@ pub(crate) fn page(run: &Run) -> String {
     if !run.phase.is_empty() && !run.is_over() {
         let _ = write!(text, " ({})", run.phase);
     }
-    let mut field = |name: &str, value: &str| {
-        if !value.is_empty() {
-            let _ = write!(text, "\n{name}: {value}");
-        }
-    };
-    field("agent", &run.agent);
-    match named(&run.spec) {
+    field(&mut text, "agent", &run.agent);
+    match &run.spec {
         // The goal is then the text of the spec.
-        spec if !spec.is_empty() => field("spec", &spec),
-        _ => field("goal", &short(&run.goal.as_deref().unwrap_or_default().into())),
+        Some(spec) => field(&mut text, "spec", &spec.name),
+        None => field(&mut text, "goal", &on_a_line(&run.goal)),
     }
-    field("plan", run.plan_source.as_deref().unwrap_or_default());
+    field(&mut text, "plan", run.plan_source.as_deref().unwrap_or_default());
     for step in &run.steps {
         text.push('\n');
         text.push_str(&line(step));
@@ -73,18 +82,23 @@ pub(crate) fn page(run: &Run) -> String {
             let _ = write!(text, "\n    {}", approval(&run.id, step));
         }
     }
-    let mut field = |name: &str, value: &str| {
-        if !value.is_empty() {
-            let _ = write!(text, "\n{name}: {value}");
-        }
-    };
-    match run.repairs.as_array().map_or_else(|| run.repairs.as_u64(), |all| u64::try_from(all.len()).ok()) {
-        None | Some(0) => {}
-        Some(repairs) => field("repairs", &repairs.to_string()),
+    if run.repairs > 0 {
+        field(&mut text, "repairs", &run.repairs.to_string());
     }
-    field("report", run.report.as_deref().unwrap_or_default());
-    field("error", &message(&run.error));
+    field(&mut text, "report", run.report.as_deref().unwrap_or_default());
+    field(&mut text, "error", &run.error.as_ref().map(|error| on_a_line(&error.message)).unwrap_or_default());
     text
+}
+
+/// Adds a line with a field that has a value.
+fn field(text: &mut String, name: &str, value: &str) {
+    if !value.is_empty() {
+        let _ = write!(text, "\n{name}: {value}");
+    }
+}
+
+fn on_a_line(text: &str) -> String {
+    short(&text.into())
 }
 
 /// Returns the plan in the arguments of the call that records it: a line for each step.
@@ -106,7 +120,7 @@ fn line(step: &Step) -> String {
         "waiting_approval" => '?',
         _ => '·',
     };
-    let mut text = format!("  {mark} {} {}: {}", step.id, step.kind, short(&step.title.as_str().into()));
+    let mut text = format!("  {mark} {} {}: {}", step.id, step.kind, on_a_line(&step.title));
     let mut notes = Vec::new();
     match step.status.as_str() {
         "" | "pending" if step.needs_approval => notes.push("needs approval".to_owned()),
@@ -122,10 +136,7 @@ fn line(step: &Step) -> String {
     if !step.files.is_empty() {
         notes.push(step.files.join(", "));
     }
-    let error = message(&step.error);
-    if !error.is_empty() {
-        notes.push(error);
-    }
+    notes.extend(step.error.as_deref().map(on_a_line));
     if !notes.is_empty() {
         let _ = write!(text, " ({})", notes.join("; "));
     }
@@ -136,24 +147,6 @@ fn line(step: &Step) -> String {
 fn approval(run: &str, step: &Step) -> String {
     let hash = step.args_hash.as_ref().map(|hash| format!(" --args-hash {hash}"));
     format!("agentctl runs approve {run} {}{}", step.id, hash.unwrap_or_default())
-}
-
-/// Returns the text of an error, which is a text or an object with a message.
-fn message(error: &Value) -> String {
-    match error {
-        Value::Null => String::new(),
-        Value::Object(fields) => {
-            let text =
-                ["message", "reason", "detail"].into_iter().find_map(|name| fields.get(name)?.as_str());
-            short(&text.map_or_else(|| error.clone(), Value::from))
-        }
-        other => short(other),
-    }
-}
-
-/// Returns the name of a spec, which is a text or an object with a name.
-fn named(spec: &Value) -> String {
-    spec["name"].as_str().or(spec.as_str()).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

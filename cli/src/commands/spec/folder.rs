@@ -21,7 +21,7 @@ pub(crate) struct LocalSpec {
 
 impl LocalSpec {
     /// Reads the file that an argument names; `None` if the argument is the name of a spec.
-    pub(super) fn named(spec: &str) -> Result<Option<Self>> {
+    pub(crate) fn named(spec: &str) -> Result<Option<Self>> {
         let is_file = spec.ends_with(".md") || spec.contains(std::path::is_separator);
         if is_file { Self::read(Path::new(spec)).map(Some) } else { Ok(None) }
     }
