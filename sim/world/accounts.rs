@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use edge_harness::ports::{Ledger, LedgerError, ledger::LedgerResult};
 use edge_harness::types::{
     Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsagePage, UsageRow,
+    session::Account,
 };
 use serde_json::Value;
 use std::rc::{Rc, Weak};
@@ -94,7 +95,7 @@ impl Ledger for Accounts {
 fn may_exceed(world: &World, place: usize, sent_at: usize) -> bool {
     let node = world.node(place);
     let until = serde_json::from_value::<Timestamp>(node.document("state/account")["slot_until"].take());
-    let has_lapsed = until.is_ok_and(|until| until.0 <= world.sched.now());
+    let has_lapsed = until.is_ok_and(|until| until != Account::UNCONFIRMED && until.0 <= world.sched.now());
     let children = world.nodes().into_iter().filter(|child| {
         let is_own = child.parent().is_some_and(|parent| parent.session == node.session);
         is_own && child.tenant == node.tenant

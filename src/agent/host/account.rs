@@ -274,8 +274,7 @@ impl SessionHost {
         if takes_slot && session.state().account.slot_until.is_none() {
             // Stored before the slot is taken: the receipt may be lost, and the session idle before the next report. Then
             // it still has to give the slot back.
-            let now = self.now();
-            session.commit(now, |draft| draft.hold_slot(Some(now)))?;
+            session.commit(self.now(), |draft| draft.hold_slot(Some(Account::UNCONFIRMED)))?;
         }
         let (tenant, before) = {
             let state = session.state();

@@ -136,13 +136,18 @@ pub struct Account {
     /// Sequence number of the last record whose usage was reported.
     #[serde(default)]
     pub reported: u64,
-    /// Until when the session holds a slot, if it does.
+    /// Until when the session holds a slot, if it does; [`Account::UNCONFIRMED`] if it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_until: Option<Timestamp>,
     /// Sequence number of the record after which decisions could not be added to the audit trail. Absent if the trail has
     /// all that were reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unaudited: Option<u64>,
+}
+
+impl Account {
+    /// [`Account::slot_until`] of a session that has asked for a slot and may not have received the response.
+    pub const UNCONFIRMED: Timestamp = Timestamp(0);
 }
 
 impl SessionState {
