@@ -83,10 +83,12 @@ mod tests {
         let mut line = String::new();
         let output = shell.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
-        let Tree(found) = Tree::of_this_process();
         let sleeping = children(shell.id());
-        assert!(found.contains(&shell.id()) && sleeping.iter().all(|id| found.contains(id)), "{found:?}");
         assert_eq!(sleeping.len(), 1);
+        // A list of threads can lack some while another one ends, as those of other tests do. A supervisor has one thread.
+        let mut trees = (0..1_000).map(|_| Tree::of_this_process().0);
+        let is_whole = |found: &Vec<u32>| found.contains(&shell.id()) && found.contains(&sleeping[0]);
+        assert!(trees.any(|found| is_whole(&found)));
         assert!(Tree(vec![shell.id()]).usage().memory > 0);
         Tree([vec![shell.id()], sleeping].concat()).kill();
         shell.wait().unwrap();
