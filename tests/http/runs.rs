@@ -292,12 +292,13 @@ fn a_run_is_created_once_and_takes_no_messages() {
     let refused = client.post(&format!("/v1/sessions/{id}/messages"), json!({"content": "Hi"})).expect(409);
     assert_eq!(refused["code"], "run_session");
     client.post(&format!("/v1/sessions/{id}/steer"), json!({"content": "Hi"})).expect(409);
-    client.post("/v1/sessions/run_mine/messages", json!({"content": "Hi"})).expect(409);
-    assert_eq!(
-        client.post("/v1/sessions", json!({"id": "run_mine"})).expect(422)["errors"][0]["pointer"],
-        "/id"
-    );
-    client.post("/v1/sessions", json!({"id": "plain"})).expect(201);
+    let reserved = format!("run_{}", "0".repeat(32));
+    client.post(&format!("/v1/sessions/{reserved}/messages"), json!({"content": "Hi"})).expect(409);
+    let chosen = client.post("/v1/sessions", json!({"id": reserved})).expect(422);
+    assert_eq!(chosen["errors"][0]["pointer"], "/id");
+    for id in ["plain", "run_mine"] {
+        client.post("/v1/sessions", json!({"id": id})).expect(201);
+    }
     for path in
         ["/v1/runs/plain", "/v1/runs/run_absent", "/v1/runs/run_absent/export", "/v1/runs/plain/export"]
     {
