@@ -305,8 +305,20 @@ fn a_run_is_created_once_and_takes_no_messages() {
         client.get(path).expect(404);
     }
     client.post("/v1/runs/plain/cancel", json!({})).expect(404);
-    // Another user has no such run.
+    // Another user has no such run, and another tenant has not either.
     client.get(&format!("/v1/runs/{id}?user=ann")).expect(404);
+    let admin = world.server.admin();
+    let tenant = admin.post("/v1/admin/tenants", json!({"name": "other"})).expect(201);
+    let keys = format!("/v1/admin/tenants/{}/keys", tenant["id"].as_str().unwrap());
+    let key = admin.post(&keys, json!({})).expect(201)["key"].as_str().unwrap().to_owned();
+    let other = world.server.anonymous().with_key(&key);
+    for path in ["", "/events", "/export"] {
+        other.get(&format!("/v1/runs/{id}{path}")).expect(404);
+    }
+    for path in ["cancel", "retry", "steps/a/approval"] {
+        other.post(&format!("/v1/runs/{id}/{path}"), json!({"decision": "approve"})).expect(404);
+    }
+    assert_eq!(other.get("/v1/runs").expect(200)["data"], json!([]));
     assert_eq!(client.get(&format!("/v1/runs/{id}")).expect(200)["user"], "default");
 }
 
