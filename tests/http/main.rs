@@ -32,6 +32,7 @@ mod large;
 mod limits;
 mod media;
 mod memory;
+mod model_choice;
 mod my_agent;
 mod observation;
 mod openapi;
