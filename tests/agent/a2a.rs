@@ -290,6 +290,13 @@ fn the_time_of_a_status_that_waits_is_when_the_task_began_to_wait() {
     let pending = status["message"]["parts"][1]["data"]["pending"].as_array().unwrap();
     assert_eq!((pending.len(), &pending[0]["callId"]), (1, &json!("c2")));
     assert_eq!(status["timestamp"], task["status"]["timestamp"]);
+    let shown = ask(&stage, "GetTask", &json!({"id": task["id"]}));
+    let shown = &shown["result"]["status"];
+    assert_eq!(
+        (&shown["message"]["parts"], &shown["timestamp"]),
+        (&status["message"]["parts"], &status["timestamp"]),
+        "the call that was decided is not asked about again"
+    );
 }
 
 #[test]
