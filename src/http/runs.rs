@@ -10,11 +10,12 @@ use crate::ports::{
     FileError, PeerError, ReaderRequest,
     directory::{SessionEntry, SessionKinds},
 };
+use crate::runs::{About, RunView};
 use crate::types::{Owner, Principal, Problem, SessionId, SpecName, Timestamp, spec};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// The path of the collection.
@@ -26,12 +27,13 @@ const MAX_GOAL: usize = 1_000;
 /// How many runs are read at a time.
 const AT_ONCE: usize = 6;
 
-/// `GET /v1/runs`, newest first. A page of one status can have fewer runs than others.
+/// `GET /v1/runs`, newest first. A page of one status can have fewer runs than others. A run that cannot be read does not fail
+/// the page.
 pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let limit = page::limit(call.request)?.min(MAX_PAGE);
     let before: Option<(Timestamp, SessionId)> = page::cursor(call.request)?;
     let status = call.request.query("status");
-    let states = ["queued", "running", "waiting", "succeeded", "failed", "canceled"];
+    let states = ["queued", "running", "waiting", "succeeded", "failed", "canceled", "unknown"];
     if status.as_deref().is_some_and(|status| !states.contains(&status)) {
         return Err(Problem::field("?status", format!("expected one of {}", states.join(", "))));
     }
@@ -45,16 +47,24 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     found.truncate(limit);
     let last = found.last().filter(|_| has_more);
     let next_cursor = last.map(|last| page::encode(&(last.created_at, &last.id))).transpose()?;
-    let reads = found.into_iter().map(|SessionEntry { id, .. }| async move {
-        // The list may still have a run that was erased.
-        let Some(json) = run(call, &id).await? else { return Ok(None) };
-        let mut run: Value = serde_json::from_slice(&json).unwrap_or(Value::Null);
+    let reads = found.into_iter().map(|entry| async move {
+        let read = run(call, &entry.id).await.and_then(|json| json.as_deref().map(parsed).transpose());
+        let mut run: Value = match read {
+            // The list may still have a run that was erased.
+            Ok(run) => run?,
+            Err(problem) => {
+                call.gateway.log.error(&json!({
+                    "event": "run.unreadable", "tenant": tenant, "session": entry.id, "cause": problem.to_string(),
+                }));
+                unknown(entry)
+            }
+        };
         if let Some(goal) = run["goal"].as_str() {
             run["goal"] = goal.chars().take(MAX_GOAL).collect::<String>().into();
         }
-        Ok::<_, Problem>(Some(run))
+        Some(run)
     });
-    let runs: Vec<Option<Value>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    let runs: Vec<Option<Value>> = stream::iter(reads).buffered(AT_ONCE).collect().await;
     let data = runs
         .into_iter()
         .flatten()
@@ -79,7 +89,7 @@ pub(super) async fn export(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let id = SessionId::parse(call.params.get("id")).filter(SessionId::is_run);
     let id = id.ok_or_else(|| Problem::not_found("run"))?;
     let json = run(call, &id).await?.ok_or_else(|| Problem::not_found("run"))?;
-    let read: Read = serde_json::from_slice(&json).map_err(|error| Problem::internal(error.to_string()))?;
+    let read: Read = parsed(&json)?;
     let tenant = call.caller.tenant.clone();
     let owner = Owner { tenant, agent: read.agent.into(), user: read.user.into() };
     let paths = read.steps.into_iter().flat_map(|step| step.files).chain(read.report).collect();
@@ -93,6 +103,23 @@ pub(super) async fn export(call: &TenantCall<'_>) -> Result<Response, Problem> {
         now: call.gateway.clock.now(),
     };
     Ok(export.respond())
+}
+
+/// Parses the response of a session.
+fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// Returns what the list has of a run that cannot be read.
+fn unknown(entry: SessionEntry) -> Value {
+    let about = About {
+        agent: Some(entry.agent),
+        user: Some(entry.user),
+        title: entry.title,
+        times: (entry.created_at, entry.updated_at),
+        ..About::default()
+    };
+    json!(RunView::unknown(entry.id, about))
 }
 
 /// Reads a run from its session; `None` if the caller has no such run.

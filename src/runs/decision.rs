@@ -72,7 +72,11 @@ impl Run {
                     let wave = self.wave();
                     // A repair has steps before its verification; other changes are verified before the next steps.
                     let repairs = wave.iter().any(|own| own.repair == self.repairs.0 && own.repair > 0);
-                    if self.is_dirty && verifies && !repairs {
+                    // A verification could not pass without the steps that failed, and a repair would do their work.
+                    let is_left = |own: &StepState| {
+                        own.status == StepStatus::Pending && own.is_repeated && own.step.kind.writes()
+                    };
+                    if self.is_dirty && verifies && !repairs && !self.steps.iter().any(is_left) {
                         return Next::Verify;
                     }
                     if !wave.is_empty() {

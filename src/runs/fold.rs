@@ -64,6 +64,8 @@ pub struct StepState {
     pub text: Option<String>,
     /// Whether a person declined it.
     pub is_declined: bool,
+    /// Whether a retry does it again because its earlier call did not succeed.
+    pub is_repeated: bool,
 }
 
 /// The result of the newest verification.
@@ -255,6 +257,7 @@ impl Run {
             let is_after = step.depends_on.iter().any(|id| again.contains(id));
             if is_after || again.contains(&step.id) || own.status != StepStatus::Succeeded {
                 again.insert(step.id.clone());
+                own.is_repeated = own.attempts > 0 && own.status != StepStatus::Succeeded;
                 (own.status, own.error, own.is_declined) = (StepStatus::Pending, None, false);
             }
         }
@@ -309,6 +312,7 @@ impl Run {
             output: String::new(),
             text: None,
             is_declined: false,
+            is_repeated: false,
         }));
     }
 

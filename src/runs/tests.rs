@@ -220,11 +220,10 @@ fn a_failed_step_ends_the_run_and_a_retry_continues_it() {
     assert_eq!(stage.statuses()[1..], [of(StepStatus::Failed)("b"), skipped("c"), skipped("d")]);
 
     stage.retry(None);
-    assert_eq!(stage.next(), "Verify", "the failed step may have changed something");
-    stage.call(&Purpose::Verify, "local_verify", good("ok"));
-    assert_eq!(stage.next(), "b d");
+    assert_eq!(stage.next(), "b d", "a verification could not pass without the step");
     stage.step("b", good("B"));
     stage.step("d", good("D"));
+    assert_eq!(stage.next(), "Verify");
     stage.call(&Purpose::Verify, "local_verify", good("ok"));
     stage.step("c", good("C"));
     stage.call(&Purpose::Verify, "local_verify", good("ok"));
@@ -233,6 +232,30 @@ fn a_failed_step_ends_the_run_and_a_retry_continues_it() {
     stage.retry(Some("b"));
     assert_eq!(stage.next(), "b", "and those after it");
     assert_eq!(stage.statuses()[2], of(StepStatus::Pending)("c"));
+}
+
+#[test]
+fn a_step_that_failed_is_done_again_before_its_changes_are_verified() {
+    let mut gated = command("fix", &[]);
+    gated["needs_approval"] = json!(true);
+    let unknown = ToolOutcome::Unknown { reason: "the runner is gone".into() };
+    for outcome in
+        [ToolOutcome::failure("it broke"), unknown, ToolOutcome::denied(DenyReason::Canceled, "stop")]
+    {
+        let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+        stage.plan(&plan_of(&[gated.clone(), command("a", &[])]));
+        stage.step("a", good("A"));
+        stage.call(&Purpose::Verify, "local_verify", good("ok"));
+        stage.step("fix", outcome);
+        stage.end(TurnStatus::Completed, StopReason::End);
+        stage.retry(Some("a"));
+        assert_eq!(stage.next(), "a");
+        stage.step("a", good("A"));
+        assert_eq!(stage.next(), "fix");
+        // Its first call may have changed something.
+        stage.step("fix", ToolOutcome::denied(DenyReason::Declined, "no"));
+        assert_eq!(stage.next(), "Verify");
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub enum RunStatus {
     Failed,
     /// It was canceled.
     Canceled,
+    /// It cannot be read at the moment. Only lists have such runs, with what the list itself stores.
+    Unknown,
 }
 
 /// What a run does.
@@ -40,6 +42,8 @@ pub enum RunPhase {
     Document,
     /// It has ended.
     Done,
+    /// It cannot be read at the moment.
+    Unknown,
 }
 
 /// What the session of a run says about it.
@@ -130,6 +134,13 @@ pub struct StepView {
     pub attempts: u32,
     /// The files that it has written into the workspace.
     pub files: Vec<String>,
+}
+
+impl RunView {
+    /// Returns a run that cannot be read.
+    pub fn unknown(id: SessionId, about: About) -> Self {
+        Self { status: RunStatus::Unknown, phase: RunPhase::Unknown, ..Run::new(id).view(about) }
+    }
 }
 
 impl Run {

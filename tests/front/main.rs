@@ -18,6 +18,7 @@ mod mcp_legacy;
 mod mcp_subscriptions;
 mod moves;
 mod rules;
+mod runs;
 mod secrets;
 mod signatures;
 mod signer;

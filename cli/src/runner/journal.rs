@@ -1,4 +1,4 @@
-//! What the runner has begun and not yet reported, on disk, so that a runner that is killed neither repeats a command nor loses
+//! What the runner has claimed or begun and not yet reported, on disk, so that a runner that is killed neither repeats a command nor loses
 //! an answer.
 
 use super::machine::Answer;
@@ -45,19 +45,29 @@ pub struct Begun {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
+    /// The runner of this name claims the call.
+    Claimed(CallKey, String),
     /// The call begins now, claimed by the runner of this name.
     Started(CallKey, String),
     /// The call has this answer.
     Ended(CallKey, Answer),
-    /// The server has the answer.
+    /// The server has the answer, or needs none.
     Posted(CallKey),
+}
+
+/// The calls that are not yet reported.
+#[derive(Debug, Default, PartialEq)]
+struct Calls {
+    /// The names as which runners have claimed calls that did not begin, as far as the journal shows.
+    claims: BTreeMap<CallKey, String>,
+    begun: BTreeMap<CallKey, Begun>,
 }
 
 /// The journal of one runner.
 pub struct Journal {
     path: PathBuf,
     file: File,
-    open: BTreeMap<CallKey, Begun>,
+    calls: Calls,
 }
 
 impl Journal {
@@ -75,15 +85,38 @@ impl Journal {
             let why = "another runner serves the same calls in this folder";
             return Err(Error::Usage(format!("{why} (it holds {})", path.display())));
         }
-        let open = read(&file).in_file(path)?;
-        let mut journal = Self { path: path.to_owned(), file, open };
+        let calls = read(&file).in_file(path)?;
+        let mut journal = Self { path: path.to_owned(), file, calls };
         journal.shorten()?;
         Ok(journal)
     }
 
     /// Returns the calls that an earlier runner has begun; those without an answer may or may not have had an effect.
     pub fn unreported(&self) -> Vec<(CallKey, Begun)> {
-        self.open.iter().map(|(key, begun)| (key.clone(), begun.clone())).collect()
+        self.calls.begun.iter().map(|(key, begun)| (key.clone(), begun.clone())).collect()
+    }
+
+    /// Returns the name as which a runner has claimed a call that did not begin. The claim of a runner that was killed lasts,
+    /// so the next one continues it.
+    pub fn claimant(&self, key: &CallKey) -> Option<&str> {
+        self.calls.claims.get(key).map(String::as_str)
+    }
+
+    /// Notes that a runner is about to claim a call.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn claim(&mut self, key: &CallKey, runner: &str) -> Result<()> {
+        self.write(Entry::Claimed(key.clone(), runner.to_owned()))
+    }
+
+    /// Forgets the claims of calls that no longer wait.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn keep_claims(&mut self, waits: impl Fn(&CallKey) -> bool) -> Result<()> {
+        let over: Vec<CallKey> = self.calls.claims.keys().filter(|key| !waits(key)).cloned().collect();
+        over.iter().try_for_each(|key| self.posted(key))
     }
 
     /// Notes that a call begins. It must not begin before this returns.
@@ -91,8 +124,7 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written.
     pub fn start(&mut self, key: &CallKey, runner: &str) -> Result<()> {
-        self.open.insert(key.clone(), Begun { runner: runner.to_owned(), answer: None });
-        self.append(&Entry::Started(key.clone(), runner.to_owned()))
+        self.write(Entry::Started(key.clone(), runner.to_owned()))
     }
 
     /// Notes the answer of a call, before it is sent.
@@ -100,10 +132,7 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written.
     pub fn end(&mut self, key: &CallKey, answer: &Answer) -> Result<()> {
-        if let Some(begun) = self.open.get_mut(key) {
-            begun.answer = Some(answer.clone());
-        }
-        self.append(&Entry::Ended(key.clone(), answer.clone()))
+        self.write(Entry::Ended(key.clone(), answer.clone()))
     }
 
     /// Notes that the server needs no answer of the call any more.
@@ -111,11 +140,17 @@ impl Journal {
     /// # Errors
     /// The journal cannot be written.
     pub fn posted(&mut self, key: &CallKey) -> Result<()> {
-        if self.open.remove(key).is_none() {
+        if !self.calls.begun.contains_key(key) && !self.calls.claims.contains_key(key) {
             return Ok(());
         }
-        self.append(&Entry::Posted(key.clone()))?;
+        self.write(Entry::Posted(key.clone()))?;
         self.shorten()
+    }
+
+    fn write(&mut self, entry: Entry) -> Result<()> {
+        self.append(&entry)?;
+        self.calls.apply(entry);
+        Ok(())
     }
 
     fn append(&mut self, entry: &Entry) -> Result<()> {
@@ -128,29 +163,43 @@ impl Journal {
 
     /// Empties the file if nothing is left to report. The lock belongs to the file, which therefore stays the same.
     fn shorten(&mut self) -> Result<()> {
-        if self.open.is_empty() {
+        if self.calls == Calls::default() {
             self.file.set_len(0).and_then(|()| self.file.sync_data()).in_file(&self.path)?;
         }
         Ok(())
     }
 }
 
-/// Reads the calls without a report. A line that was cut off by a crash never took effect.
-fn read(file: &File) -> std::io::Result<BTreeMap<CallKey, Begun>> {
-    let mut open = BTreeMap::<CallKey, Begun>::new();
-    for line in BufReader::new(file).split(b'\n') {
-        match serde_json::from_slice(&line?) {
-            Ok(Entry::Started(key, runner)) => drop(open.insert(key, Begun { runner, answer: None })),
-            Ok(Entry::Ended(key, answer)) => {
-                if let Some(begun) = open.get_mut(&key) {
+impl Calls {
+    fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Claimed(key, runner) => drop(self.claims.insert(key, runner)),
+            Entry::Started(key, runner) => {
+                self.claims.remove(&key);
+                self.begun.insert(key, Begun { runner, answer: None });
+            }
+            Entry::Ended(key, answer) => {
+                if let Some(begun) = self.begun.get_mut(&key) {
                     begun.answer = Some(answer);
                 }
             }
-            Ok(Entry::Posted(key)) => drop(open.remove(&key)),
-            Err(_) => {}
+            Entry::Posted(key) => {
+                self.claims.remove(&key);
+                self.begun.remove(&key);
+            }
         }
     }
-    Ok(open)
+}
+
+/// Reads the calls without a report. A line that was cut off by a crash never took effect.
+fn read(file: &File) -> std::io::Result<Calls> {
+    let mut calls = Calls::default();
+    for line in BufReader::new(file).split(b'\n') {
+        if let Ok(entry) = serde_json::from_slice(&line?) {
+            calls.apply(entry);
+        }
+    }
+    Ok(calls)
 }
 
 #[cfg(test)]
@@ -188,6 +237,28 @@ mod tests {
         for call in ["begun", "ended", "later"] {
             journal.posted(&key(call)).unwrap();
         }
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_claim_is_there_after_a_crash_until_its_call_begins_or_no_longer_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::open(&path).unwrap();
+        for call in ["begun", "waits", "over"] {
+            journal.claim(&key(call), "a").unwrap();
+        }
+        journal.start(&key("begun"), "a").unwrap();
+        drop(journal);
+        let mut journal = Journal::open(&path).unwrap();
+        let claimants =
+            |journal: &Journal| ["begun", "waits", "over"].map(|call| journal.claimant(&key(call)).is_some());
+        assert_eq!(claimants(&journal), [false, true, true]);
+        journal.keep_claims(|of| *of == key("waits")).unwrap();
+        assert_eq!(claimants(&journal), [false, true, false]);
+        assert_eq!(journal.unreported().len(), 1);
+        journal.posted(&key("begun")).unwrap();
+        journal.posted(&key("waits")).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
 

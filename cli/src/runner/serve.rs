@@ -47,13 +47,21 @@ pub enum News<'a> {
     Lost(&'a Error),
 }
 
+/// A call that this machine has claimed.
+struct Claimed {
+    wait: Wait,
+    tool: &'static Tool,
+    /// The name of the claim.
+    name: String,
+}
+
 /// Runs local calls of a source.
 pub struct Server<'a, S, N> {
     api: &'a Api,
     machine: &'a Machine,
     source: S,
     journal: Journal,
-    /// The name as which this process claims calls. No other process has it, not even a later one.
+    /// The name as which this process claims calls. No other process has it, but the next one continues claims of it.
     name: String,
     show: N,
 }
@@ -78,27 +86,39 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         }
         let mut waiting = Vec::new();
         loop {
-            let Some((wait, tool)) = first(&waiting, &self.name) else {
+            let Some((wait, tool)) = first(&waiting, |key| self.name_for(key)) else {
                 waiting = tokio::select! {
                     waiting = self.source.next() => waiting?,
                     () = &mut stop => return Err(Error::Interrupted),
                 };
+                let keys: Vec<_> = waiting.iter().map(Wait::key).collect();
+                self.journal.keep_claims(|key| keys.contains(key))?;
                 continue;
             };
-            let key = CallKey::of(&wait.session, &wait.call);
+            let key = wait.key();
+            let name = self.name_for(&key).to_owned();
+            self.journal.claim(&key, &name)?;
             let claimed = tokio::select! {
-                claimed = claim(self.api, &key, &self.name, |error| (self.show)(News::Lost(error))) => claimed?,
+                claimed = claim(self.api, &key, &name, |error| (self.show)(News::Lost(error))) => claimed?,
                 () = &mut stop => return Err(Error::Interrupted),
             };
-            if let Some(call) = claimed {
-                let wait = Wait { call, ..wait };
-                let is_stopped = self.run(&wait, tool, &key, &mut waiting, &mut stop).await?;
-                if is_stopped {
-                    return Err(Error::Interrupted);
+            match claimed {
+                Some(call) => {
+                    let claimed = Claimed { wait: Wait { call, ..wait }, tool, name };
+                    let is_stopped = self.run(&claimed, &key, &mut waiting, &mut stop).await?;
+                    if is_stopped {
+                        return Err(Error::Interrupted);
+                    }
                 }
+                None => self.journal.posted(&key)?,
             }
-            waiting.retain(|other| CallKey::of(&other.session, &other.call) != key);
+            waiting.retain(|other| other.key() != key);
         }
+    }
+
+    /// Returns the name as which to claim a call: that of an earlier runner, if it was killed before the call began.
+    fn name_for(&self, key: &CallKey) -> &str {
+        self.journal.claimant(key).unwrap_or(&self.name)
     }
 
     /// Answers the calls that an earlier runner has begun.
@@ -114,18 +134,18 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
     /// Runs a call and answers it. Returns whether `stop` has ended.
     async fn run(
         &mut self,
-        wait: &Wait,
-        tool: &Tool,
+        claimed: &Claimed,
         key: &CallKey,
         waiting: &mut Vec<Wait>,
         mut stop: impl Future<Output = ()> + Unpin,
     ) -> Result<bool> {
+        let Claimed { wait, tool, name } = claimed;
         (self.show)(News::Started(wait));
         if !tool.is_repeatable() {
-            self.journal.start(key, &self.name)?;
+            self.journal.start(key, name)?;
         }
         let args = if wait.call.payload.is_null() { &wait.call.args } else { &wait.call.payload };
-        let Self { api, machine, source, name, show, .. } = self;
+        let Self { api, machine, source, show, .. } = self;
         let mut is_stopped = false;
         let written = RefCell::new(Vec::new());
         let ended = async {
@@ -144,18 +164,17 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         if !tool.is_repeatable() {
             self.journal.end(key, &answer)?;
         }
-        let name = self.name.clone();
         if is_stopped {
             // The next runner sends an answer that does not arrive now.
-            let _ = tokio::time::timeout(LEAVING, self.post(key, &name, &answer)).await;
+            let _ = tokio::time::timeout(LEAVING, self.post(key, name, &answer)).await;
         } else {
             let api = self.api;
             let kept = async {
-                keep(api, key, &name).await;
+                keep(api, key, name).await;
                 std::future::pending::<()>().await;
             };
             tokio::select! {
-                posted = self.post(key, &name, &answer) => posted?,
+                posted = self.post(key, name, &answer) => posted?,
                 () = kept => {}
                 () = &mut stop => is_stopped = true,
             }
@@ -271,9 +290,10 @@ fn is_settled(error: &Error) -> bool {
     matches!(error, Error::Refused(problem) if matches!(problem.status, 404 | 409 | 410))
 }
 
-/// Returns the first call of a local tool that no other runner has claimed.
-fn first(waiting: &[Wait], name: &str) -> Option<(Wait, &'static Tool)> {
-    let is_free = |wait: &&Wait| wait.call.claim.as_ref().is_none_or(|claim| claim.runner == name);
+/// Returns the first call of a local tool that no other runner has claimed. `name` is the name as which this one claims a call.
+fn first<'a>(waiting: &[Wait], name: impl Fn(&CallKey) -> &'a str) -> Option<(Wait, &'static Tool)> {
+    let is_free =
+        |wait: &&Wait| wait.call.claim.as_ref().is_none_or(|claim| claim.runner == name(&wait.key()));
     let external = waiting.iter().filter(|wait| wait.call.kind == "external").filter(is_free);
     external.filter_map(|wait| Some((wait.clone(), find(&wait.call.name)?))).next()
 }
@@ -286,9 +306,15 @@ async fn gone(source: &mut impl Source, key: &CallKey, waiting: &mut Vec<Wait>) 
             // The command ends even if the session can no longer be read; the answer then gets the error.
             Err(_) => return std::future::pending().await,
         }
-        if !waiting.iter().any(|wait| CallKey::of(&wait.session, &wait.call) == *key) {
+        if !waiting.iter().any(|wait| wait.key() == *key) {
             return;
         }
+    }
+}
+
+impl Wait {
+    fn key(&self) -> CallKey {
+        CallKey::of(&self.session, &self.call)
     }
 }
 
@@ -297,9 +323,7 @@ impl News<'_> {
     pub fn to_json(&self) -> Option<Value> {
         let about = |status: &str, key: &CallKey, name: &str, value: &str| json!({"status": status, "session": key.session, "call_id": key.call, name: value});
         Some(match self {
-            Self::Started(wait) => {
-                about("started", &CallKey::of(&wait.session, &wait.call), "tool", &wait.call.name)
-            }
+            Self::Started(wait) => about("started", &wait.key(), "tool", &wait.call.name),
             Self::Answered(key, Answer::Answer(text)) => about("answered", key, "answer", text),
             Self::Answered(key, Answer::Error(error)) => about("answered", key, "error", error),
             Self::Dropped(key, error) => about("dropped", key, "reason", &error.to_string()),

@@ -15,6 +15,7 @@ mod mcp;
 mod memory;
 mod operator;
 mod profiles;
+mod run_kills;
 mod runner;
 mod runs;
 mod sessions;

@@ -225,6 +225,28 @@ fn a_command_of_a_killed_runner_ends_and_is_not_repeated() {
 }
 
 #[test]
+fn a_call_that_a_killed_runner_had_claimed_but_not_begun_is_run_by_the_next() {
+    let project = Project::new(shared(), "runner-claimed");
+    if !project.has_sandbox() {
+        return;
+    }
+    assert!(Command::new("git").args(["init", "-q"]).current_dir(&project.root).status().unwrap().success());
+    // Git blocks while it opens a pipe. A call that only reads is not in the journal.
+    let pipe = project.root.join(".git/info/exclude");
+    fs::remove_file(&pipe).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let runner = project.runner(&[]);
+    project.chat.begin(json!({"content": "/tool local_git_status {}\n/then /say Done."}));
+    until("the call is claimed", || project.chat.get("")["pending"][0]["claim"].is_object());
+    kill(runner);
+    fs::remove_file(&pipe).unwrap();
+    let runner = project.runner(&[]);
+    let outcomes = project.outcomes();
+    assert!(outcomes.len() == 1 && outcomes[0].contains("?? a.txt"), "{outcomes:?}");
+    kill(runner);
+}
+
+#[test]
 fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
     let mut server = Server::start(json!({}));
     let project = Project::new(&server, "runner-lost");

@@ -859,7 +859,7 @@ export interface paths {
         };
         /**
          * Lists runs, newest first.
-         * @description A page has at most 50 runs. A page of one status can have fewer runs than `limit` although more follow.
+         * @description A page has at most 50 runs. A page of one status can have fewer runs than `limit` although more follow. A run that cannot be read at the moment has the status `unknown`, and only what the list stores.
          */
         get: operations["listRuns"];
         put?: never;
@@ -4024,7 +4024,7 @@ export interface components {
             step?: string;
         };
         /** @description What a run does. */
-        RunPhase: "context" | "plan" | "execute" | "verify" | "document" | "done";
+        RunPhase: "context" | "plan" | "execute" | "verify" | "document" | "done" | "unknown";
         /** @description The turn that has just started does a run, or continues one. */
         RunRequestedEvent: {
             /**
@@ -4062,7 +4062,7 @@ export interface components {
             name: string;
         };
         /** @description The state of a run. */
-        RunStatus: "queued" | "running" | "waiting" | "succeeded" | "failed" | "canceled";
+        RunStatus: "queued" | "running" | "waiting" | "succeeded" | "failed" | "canceled" | "unknown";
         /** @description A step of a run. */
         RunStep: {
             /** @description The hash of the arguments to approve. */
@@ -9127,7 +9127,7 @@ export interface operations {
                 /** @description Only runs of this agent. */
                 agent?: string;
                 /** @description Only runs in this state. */
-                status?: "queued" | "running" | "waiting" | "succeeded" | "failed" | "canceled";
+                status?: "queued" | "running" | "waiting" | "succeeded" | "failed" | "canceled" | "unknown";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */

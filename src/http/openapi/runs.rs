@@ -11,7 +11,8 @@ use crate::types::ErrorCode::{
 use serde_json::json;
 
 pub(super) fn operations() -> Vec<Operation> {
-    let states = json!({ "enum": ["queued", "running", "waiting", "succeeded", "failed", "canceled"] });
+    let states =
+        json!({ "enum": ["queued", "running", "waiting", "succeeded", "failed", "canceled", "unknown"] });
     vec![
         Operation::post("/v1/runs", "createRun", "Starts a run.")
             .text(
@@ -25,7 +26,8 @@ pub(super) fn operations() -> Vec<Operation> {
             .with("Location", "The path of the run.")
             .fails(&[TransitionNotAllowed, QuotaExceeded, Unavailable]),
         Operation::get("/v1/runs", "listRuns", "Lists runs, newest first.")
-            .text("A page has at most 50 runs. A page of one status can have fewer runs than `limit` although more follow.")
+            .text("A page has at most 50 runs. A page of one status can have fewer runs than `limit` although more follow. \
+                 A run that cannot be read at the moment has the status `unknown`, and only what the list stores.")
             .query("user", "Only runs of this user.")
             .query("agent", "Only runs of this agent.")
             .query_as("status", "Only runs in this state.", states)
