@@ -4,7 +4,7 @@ use super::{
     journal::{Begun, CallKey, Journal},
     machine::{Answer, Machine},
     source::Source,
-    tools::{Tool, find},
+    tools::{Tool, for_call},
 };
 use crate::{
     api::{Api, Request, segment},
@@ -78,7 +78,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         }
         let mut waiting = Vec::new();
         loop {
-            let Some((wait, tool)) = first(&waiting, &self.name) else {
+            let Some((wait, tool, args)) = first(&waiting, &self.name) else {
                 waiting = tokio::select! {
                     waiting = self.source.next() => waiting?,
                     () = &mut stop => return Err(Error::Interrupted),
@@ -92,7 +92,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             };
             if let Some(call) = claimed {
                 let wait = Wait { call, ..wait };
-                let is_stopped = self.run(&wait, tool, &key, &mut waiting, &mut stop).await?;
+                let is_stopped = self.run(&wait, (tool, args), &key, &mut waiting, &mut stop).await?;
                 if is_stopped {
                     return Err(Error::Interrupted);
                 }
@@ -115,7 +115,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
     async fn run(
         &mut self,
         wait: &Wait,
-        tool: &Tool,
+        (tool, args): (Tool, Value),
         key: &CallKey,
         waiting: &mut Vec<Wait>,
         mut stop: impl Future<Output = ()> + Unpin,
@@ -124,7 +124,6 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         if !tool.is_repeatable() {
             self.journal.start(key, &self.name)?;
         }
-        let args = if wait.call.payload.is_null() { &wait.call.args } else { &wait.call.payload };
         let Self { api, machine, source, name, show, .. } = self;
         let mut is_stopped = false;
         let written = RefCell::new(Vec::new());
@@ -140,7 +139,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             append(&mut written.borrow_mut(), piece);
             show(News::Output(piece));
         };
-        let answer = machine.run(tool, args.clone(), &wait.call.call_id, ended, progress).await;
+        let answer = machine.run(tool, args, &wait.call.call_id, ended, progress).await;
         if !tool.is_repeatable() {
             self.journal.end(key, &answer)?;
         }
@@ -271,11 +270,13 @@ fn is_settled(error: &Error) -> bool {
     matches!(error, Error::Refused(problem) if matches!(problem.status, 404 | 409 | 410))
 }
 
-/// Returns the first call of a local tool that no other runner has claimed.
-fn first(waiting: &[Wait], name: &str) -> Option<(Wait, &'static Tool)> {
+/// Returns the first call for a runner that no other runner has claimed, with its tool and arguments.
+fn first(waiting: &[Wait], name: &str) -> Option<(Wait, Tool, Value)> {
     let is_free = |wait: &&Wait| wait.call.claim.as_ref().is_none_or(|claim| claim.runner == name);
-    let external = waiting.iter().filter(|wait| wait.call.kind == "external").filter(is_free);
-    external.filter_map(|wait| Some((wait.clone(), find(&wait.call.name)?))).next()
+    waiting.iter().filter(is_free).find_map(|wait| {
+        let (tool, args) = for_call(&wait.call)?;
+        Some((wait.clone(), tool, args.clone()))
+    })
 }
 
 /// Waits until the call no longer waits, because its turn was aborted or another client has answered it.

@@ -21,3 +21,4 @@ mod sessions;
 mod spec;
 mod terminal;
 mod turns;
+mod workspace;
