@@ -123,6 +123,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     #[cfg(feature = "fixtures")]
     let has_pulse = parts.settings.initial_state.contains_key("beat");
     let skill_settings = parts.settings.skills.clone();
+    let workspace = parts.settings.workspace;
     let media_models = parts.settings.media.clone();
     let mut context_files = WorkspaceContext::instruction_files(&context);
     if skill_settings.enabled {
@@ -175,7 +176,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     if skill_settings.enabled {
         builder = builder.built_in(Rc::new(Skills::new(glance, skill_settings, LoadSkill::NAME)));
     }
-    let file_tools = files::family(parts.files, Rc::clone(&parts.log));
+    let file_tools = files::family(parts.files, Rc::clone(&parts.log), workspace);
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
     let memory_tools = memory_tools.into_iter().filter(|_| has_memory_tools);
     for tool in file_tools.into_iter().chain(memory_tools).chain(skill_tools).chain(media_tools) {

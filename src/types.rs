@@ -80,7 +80,7 @@ pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use plan_review::PlanReview;
-pub use principal::{Owner, Principal, Scope, Scopes, WorkspaceOwner};
+pub use principal::{Owner, Principal, Scope, Scopes, WorkspaceKind, WorkspaceOwner};
 pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, SlotUse, Standing};
 pub use reached::{Reached, TimedLimit};
 pub use run::{OnDecline, RunApprovals, RunSpec, RunTurn};

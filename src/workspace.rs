@@ -248,6 +248,11 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// Creates the workspace of a single tree, such as the folder of a runner.
+    pub fn of(tree: Rc<dyn Filesystem>) -> Self {
+        Self { layers: Overlay { upper: tree, lower: Rc::new(Bundle::default()) } }
+    }
+
     /// Returns a single layer.
     pub fn layer(&self, layer: Layer) -> &Rc<dyn Filesystem> {
         match layer {

@@ -26,7 +26,7 @@ pub(crate) use machine::{Answer, Machine};
 pub(crate) use options::Options;
 pub(crate) use serve::{News, Server};
 pub(crate) use source::{AgentCalls, SessionCalls, Source};
-pub(crate) use tools::{TOOLS, find};
+pub(crate) use tools::{TOOLS, find, for_call};
 
 use std::{env, process::ExitCode};
 

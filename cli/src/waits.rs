@@ -54,10 +54,10 @@ impl Wait {
     /// Returns whether a runner answers the call.
     pub fn is_local(&self) -> bool {
         #[cfg(target_os = "linux")]
-        let is_known = crate::runner::find(&self.call.name).is_some();
+        let is_local = crate::runner::for_call(&self.call).is_some();
         #[cfg(not(target_os = "linux"))]
-        let is_known = false;
-        self.call.kind == "external" && is_known
+        let is_local = false;
+        is_local
     }
 
     /// Names the call: what it waits for, and its tool.

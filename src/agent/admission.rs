@@ -282,7 +282,9 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Verdict::Ask(_) if approved.is_none() => Some(WaitKind::Approval),
         verdict => match refusal(verdict, approved) {
             Some(reason) => return deny(call, DenyReason::Permission, reason),
-            None => spec.suspends.filter(|_| !is_answered),
+            None => {
+                spec.suspends.filter(|_| !is_answered && !tool.runs_here(&event.call.args, &cx.workspace()))
+            }
         },
     };
     if waits_for.is_some()
@@ -297,8 +299,13 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let admission = match waits_for {
         None => {
             let (shown, progress) = (resolved.shown, resolved.progress);
+            let mut spec = spec.clone();
+            if is_answered && !has_run && spec.suspends == Some(WaitKind::External) {
+                // The client has run the call, and what it returned may differ between equal calls.
+                (spec.idempotent, spec.varies) = (true, true);
+            }
             let answered = resolved.answer.map(|answer| Box::new(Answered { answer, shown, progress }));
-            Admission::Run { tool, spec: spec.clone(), call: event.call, answered, approved }
+            Admission::Run { tool, spec, call: event.call, answered, approved }
         }
         Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
             Ok(suspension) => Admission::Wait(Box::new(Suspension { by, ..suspension })),

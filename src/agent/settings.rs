@@ -3,7 +3,7 @@
 use crate::turn::ToolSelection;
 use crate::types::{
     BackgroundTasks, BudgetPatch, FilePath, Mode, Policy, Rules, SubagentKind, TenantLimits, Thinking,
-    ToolSpec, glob,
+    ToolSpec, WorkspaceKind, glob,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,6 +25,8 @@ pub struct Settings {
     pub reflect_every: u32,
     /// How a turn verifies what it has changed; `None` for no verification.
     pub verify: Option<Verify>,
+    /// Where the files of the agent's work are.
+    pub workspace: WorkspaceKind,
     /// How long a large tool output is kept.
     pub artifact_ttl: Duration,
     /// Offers only the tools that match the user's message when there are many; `None` offers all. A tool
@@ -127,6 +129,7 @@ impl Default for Settings {
             think: Thinking::Off,
             reflect_every: 0,
             verify: None,
+            workspace: WorkspaceKind::Server,
             artifact_ttl: Duration::from_hours(1),
             select_tools: None,
             evict_over: Some(80_000),

@@ -2,7 +2,8 @@
 
 use super::{ToolContext, ToolError};
 use crate::types::{
-    BoxError, Category, DenyReason, Effect, Invalid, Owner, Spawned, ToolOutcome, ToolSpec, WaitKind, json,
+    BoxError, Category, DenyReason, Effect, Invalid, Owner, Spawned, ToolOutcome, ToolSpec, WaitKind,
+    WorkspaceOwner, json,
 };
 use futures::{
     FutureExt,
@@ -166,6 +167,12 @@ pub trait DynTool {
     /// Returns how long a call may take; see [`Tool::MAX_DURATION`].
     fn max_duration(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns whether a call runs here, on the server, although the calls of the tool are suspended
+    /// ([`ToolSpec::suspends`]). It then runs like a call of a tool that never suspends.
+    fn runs_here(&self, _args: &Value, _workspace: &WorkspaceOwner) -> bool {
+        false
     }
 
     /// Returns the kind of subagent to which a call gives a task; `None` for all other tools, and for a copy of the session.

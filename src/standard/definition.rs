@@ -17,6 +17,7 @@ use crate::mcp::McpServer;
 use crate::tools::http_tool;
 use crate::types::{
     BackgroundTasks, BudgetPatch, FieldError, FilePath, Mode, Problem, Rules, SubagentKind, Thinking,
+    WorkspaceKind,
     json::{escaped, from_value},
 };
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,9 @@ pub struct Definition {
     /// How a turn verifies what it has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
+    /// Where the files of the agent's work are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceDefinition>,
     /// The models that grade replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judges: Option<Vec<Judge>>,
@@ -219,6 +223,15 @@ pub struct SkillsDefinition {
     /// Names of skills that the agent does not have, with `*` and other glob patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<Vec<String>>,
+}
+
+/// Where the files of the agent's work are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct WorkspaceDefinition {
+    /// `server` (default), or `runner`: the file tools then work on the folder of a runner.
+    pub kind: WorkspaceKind,
 }
 
 /// When the model critiques its own steps.

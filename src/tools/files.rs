@@ -3,15 +3,21 @@
 mod arrange;
 mod edit;
 mod find;
+mod of_runner;
 mod read;
 mod write;
 
-use crate::agent::{DynTool, ToolContext, ToolError};
-use crate::ports::{FileError, Log, filesystem::MAX_FILE};
-use crate::types::{FilePath, PathError, PathPrefix};
-use crate::workspace::Workspaces;
-use serde_json::json;
-use std::rc::Rc;
+use crate::agent::{DynTool, Tool, ToolContext, ToolError};
+use crate::ports::{Clock, FileError, Log, filesystem::MAX_FILE};
+use crate::types::{Effect, FilePath, PathError, PathPrefix, WorkspaceKind, json::from_value};
+use crate::workspace::{
+    Workspace, Workspaces,
+    pace::{Pace, SearchLimits},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::{cell::Cell, rc::Rc};
+use thiserror::Error;
 
 pub use arrange::{DeleteFile, MoveFile};
 pub use edit::EditFile;
@@ -20,7 +26,19 @@ pub use read::ReadFile;
 pub use write::WriteFile;
 
 /// Maximum number of characters in a result, small enough that it never becomes an artifact.
-const MAX_OUTPUT: usize = 10_000;
+pub const MAX_OUTPUT: usize = 10_000;
+
+/// The names of the file tools, and their effects.
+pub const TOOLS: [(&str, Effect); 8] = [
+    (ReadFile::NAME, ReadFile::EFFECT),
+    (WriteFile::NAME, WriteFile::EFFECT),
+    (EditFile::NAME, EditFile::EFFECT),
+    (ListFiles::NAME, ListFiles::EFFECT),
+    (GlobFiles::NAME, GlobFiles::EFFECT),
+    (GrepFiles::NAME, GrepFiles::EFFECT),
+    (MoveFile::NAME, MoveFile::EFFECT),
+    (DeleteFile::NAME, DeleteFile::EFFECT),
+];
 
 /// What the file tools share: the workspaces, and the log for failures.
 #[derive(Clone)]
@@ -29,10 +47,10 @@ pub struct Files {
     log: Rc<dyn Log>,
 }
 
-/// Creates the file tools.
-pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynTool>> {
+/// Creates the file tools of a workspace of this kind.
+pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>, kind: WorkspaceKind) -> Vec<Rc<dyn DynTool>> {
     let files = || Files { workspaces: Rc::clone(&workspaces), log: Rc::clone(&log) };
-    vec![
+    let tools: [Rc<dyn DynTool>; 8] = [
         Rc::new(ReadFile(files())),
         Rc::new(WriteFile(files())),
         Rc::new(EditFile(files())),
@@ -41,43 +59,126 @@ pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynToo
         Rc::new(GrepFiles(files())),
         Rc::new(MoveFile(files())),
         Rc::new(DeleteFile(files())),
-    ]
+    ];
+    match kind {
+        WorkspaceKind::Server => tools.into(),
+        WorkspaceKind::Runner => tools.map(of_runner::OfRunner::wrap).into(),
+    }
+}
+
+/// Runs a call of a file tool on files that belong to no session, such as those of a runner's folder. Returns `None` if there
+/// is no file tool with this name.
+pub async fn run(name: &str, args: Value, access: &FileAccess) -> Option<Result<String, FileToolError>> {
+    async fn with<A: DeserializeOwned>(
+        args: Value,
+        apply: impl AsyncFnOnce(A) -> Result<String, FileToolError>,
+    ) -> Option<Result<String, FileToolError>> {
+        Some(match from_value(args) {
+            Ok(args) => apply(args).await,
+            Err(error) => {
+                Err(ToolError::new(format!("the arguments do not match the schema: {error}")).into())
+            }
+        })
+    }
+    match name {
+        ReadFile::NAME => with(args, async |args| read::apply(&args, access).await).await,
+        WriteFile::NAME => with(args, async |args| write::apply(args, access).await).await,
+        EditFile::NAME => with(args, async |args| edit::apply(&args, access).await).await,
+        ListFiles::NAME => with(args, async |args| find::list(&args, access).await).await,
+        GlobFiles::NAME => with(args, async |args| find::glob(&args, access).await).await,
+        GrepFiles::NAME => with(args, async |args| find::grep(args, access).await).await,
+        MoveFile::NAME => with(args, async |args| arrange::rename(&args, access).await).await,
+        DeleteFile::NAME => with(args, async |args| arrange::delete(&args, access).await).await,
+        _ => None,
+    }
+}
+
+/// The files that a call works on, and how much it may search.
+pub struct FileAccess {
+    /// The files.
+    pub files: Workspace,
+    /// The clock.
+    pub clock: Rc<dyn Clock>,
+    /// The work of all searches of the turn.
+    pub search_work: Rc<Cell<u64>>,
+    /// The limits of a search.
+    pub limits: SearchLimits,
+}
+
+impl FileAccess {
+    /// Starts counting the work of the call's search.
+    fn pace(&self) -> Pace {
+        Pace::limited(Rc::clone(&self.clock), Rc::clone(&self.search_work), self.limits)
+    }
+}
+
+/// Why a call of a file tool failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FileToolError {
+    /// The call is not valid, or does not fit the files.
+    #[error(transparent)]
+    Call(#[from] ToolError),
+    /// A file operation failed.
+    #[error("{}", explain(path, error))]
+    File {
+        /// The path that the call names.
+        path: String,
+        /// Why it failed.
+        error: FileError,
+    },
+}
+
+impl FileToolError {
+    /// Returns a function that adds a path to an error.
+    fn at(path: &str) -> impl Fn(FileError) -> Self {
+        move |error| Self::File { path: path.to_owned(), error }
+    }
+}
+
+/// Returns what a file error means, for the model.
+fn explain(path: &str, error: &FileError) -> String {
+    match error {
+        FileError::NotFound => format!("no such file: `{path}`; use list_files to see the files"),
+        FileError::Conflict => format!("`{path}` was changed concurrently; read it again"),
+        FileError::TooLarge(bytes) => {
+            format!("`{path}` would have {bytes} bytes; a file may have at most {MAX_FILE}; split it")
+        }
+        FileError::Full => format!("cannot create `{path}`: {error}, or put the content into fewer files"),
+        FileError::Quota(_) => format!("cannot write `{path}`: {error}"),
+        FileError::ReadOnly => {
+            format!("`{path}` is shared by all users and read-only; write a copy instead")
+        }
+        FileError::Closed => "the call has ended and can no longer write".to_owned(),
+        FileError::Unavailable(_) => "the file store is unavailable; try again".to_owned(),
+    }
 }
 
 impl Files {
     /// Opens the workspace of the call's session. The call's gate is checked immediately before each
     /// change.
-    fn open(&self, cx: &ToolContext) -> crate::workspace::Workspace {
+    fn open(&self, cx: &ToolContext) -> FileAccess {
         let gate = cx.gate.clone();
-        self.workspaces.open_for(&cx.workspace, Some(Rc::new(move || gate.is_open())))
+        FileAccess {
+            files: self.workspaces.open_for(&cx.workspace, Some(Rc::new(move || gate.is_open()))),
+            clock: Rc::clone(&cx.clock),
+            search_work: cx.search_work(),
+            limits: SearchLimits::SERVER,
+        }
     }
 
-    /// Converts a file error to a message for the model. The cause of a failed store goes to the log.
-    fn failed(&self, cx: &ToolContext, path: &str, error: FileError) -> ToolError {
-        ToolError::new(match error {
-            FileError::NotFound => format!("no such file: `{path}`; use list_files to see the files"),
-            FileError::Conflict => {
-                format!("`{path}` was changed concurrently; read it again")
-            }
-            FileError::TooLarge(bytes) => {
-                format!("`{path}` would have {bytes} bytes; a file may have at most {MAX_FILE}; split it")
-            }
-            FileError::Full => {
-                format!("cannot create `{path}`: {error}, or put the content into fewer files")
-            }
-            FileError::Quota(_) => format!("cannot write `{path}`: {error}"),
-            FileError::ReadOnly => {
-                format!("`{path}` is shared by all users and read-only; write a copy instead")
-            }
-            FileError::Closed => "the call has ended and can no longer write".to_owned(),
-            FileError::Unavailable(cause) => {
+    /// Converts an error to a message for the model. The cause of a failed store goes to the log.
+    fn failed(&self, cx: &ToolContext, error: FileToolError) -> ToolError {
+        match error {
+            FileToolError::Call(error) => return error,
+            FileToolError::File { error: FileError::Unavailable(ref cause), .. } => {
                 let (tenant, session) = (&cx.tenant, &cx.session);
                 self.log.line(&json!({
                     "event": "files.unavailable", "tenant": tenant, "session": session, "cause": cause,
                 }));
-                "the file store is unavailable; try again".to_owned()
             }
-        })
+            FileToolError::File { .. } => {}
+        }
+        ToolError::new(error.to_string())
     }
 }
 

@@ -119,6 +119,18 @@ impl Principal {
     }
 }
 
+/// Where the files of a workspace are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum WorkspaceKind {
+    /// On the server.
+    #[default]
+    Server,
+    /// In the folder of a runner, except for the files that the server itself uses.
+    Runner,
+}
+
 /// Names the workspace that a session works on: that of its user, or one of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceOwner {

@@ -23,7 +23,7 @@ pub enum Effect {
 
 impl Effect {
     /// Returns whether calls of this effect may run concurrently.
-    pub fn is_read(self) -> bool {
+    pub const fn is_read(self) -> bool {
         matches!(self, Self::ReadOnly | Self::NetworkRead)
     }
 }

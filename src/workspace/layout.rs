@@ -24,3 +24,43 @@ pub const SUBAGENTS: &str = "subagents/";
 pub const DAILY: &str = "memory/";
 /// Folder of plans.
 pub const PLANS: &str = "plans/";
+/// Folder of the artifacts of runs.
+pub const RUNS: &str = "runs/";
+/// Folder of specs.
+pub const SPECS: &str = crate::types::spec::FOLDER;
+
+/// What stays on the server when a runner's folder is the workspace: the files and folders that the server itself reads or
+/// writes. All other paths are those of the folder.
+const SERVER_ROUTES: [&str; 10] =
+    [AGENTS, MEMORY, TOOLS, KNOWLEDGE, SKILLS, SUBAGENTS, DAILY, PLANS, RUNS, SPECS];
+
+/// Returns whether a path, of a file or of a folder, stays on the server when a runner's folder is the workspace.
+pub fn is_on_server(path: &str) -> bool {
+    let path = path.trim_matches('/');
+    SERVER_ROUTES.iter().any(|route| {
+        let rest = path.strip_prefix(route.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_are_matched_by_whole_names() {
+        for path in [
+            "MEMORY.md",
+            "/memory",
+            "memory/",
+            "memory/2026-11-28.md",
+            "skills/a/SKILL.md",
+            "runs/r/report.md",
+        ] {
+            assert!(is_on_server(path), "{path}");
+        }
+        for path in ["", "/", "memory.md", "memory2/a", "src/memory/a", "MEMORY.md.bak", "docs/AGENTS.md"] {
+            assert!(!is_on_server(path), "{path}");
+        }
+    }
+}

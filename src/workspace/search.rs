@@ -10,14 +10,8 @@ use crate::ports::filesystem::{Entry, File, FileResult};
 pub use crate::types::glob::check as check_glob;
 use crate::types::{FilePath, PathPrefix, glob};
 
-/// Maximum number of paths that one search examines.
-pub const MAX_LISTED: usize = 5_000;
 /// Maximum number of files, or of lines, in a result.
 pub const MAX_HITS: usize = 200;
-/// Maximum number of files that one search reads.
-pub const MAX_READ: usize = 500;
-/// Maximum number of bytes that one search reads.
-pub const MAX_BYTES: u64 = 8 << 20;
 /// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN: usize = 200;
 /// Maximum length of a line in a result, in bytes.
@@ -149,10 +143,14 @@ impl Workspace {
         let mut bytes = 0;
         let within = |entry: &&Entry| {
             bytes += entry.bytes;
-            bytes <= MAX_BYTES
+            bytes <= pace.limits.bytes
         };
-        let read: Vec<FilePath> =
-            entries.iter().take(MAX_READ).take_while(within).map(|entry| entry.path.clone()).collect();
+        let read: Vec<FilePath> = entries
+            .iter()
+            .take(pace.limits.files)
+            .take_while(within)
+            .map(|entry| entry.path.clone())
+            .collect();
         if read.len() < entries.len() {
             let (read, all) = (read.len(), entries.len());
             notes.push(format!(
@@ -215,7 +213,7 @@ impl Workspace {
             if is_last {
                 break;
             }
-            if listed >= MAX_LISTED {
+            if listed >= pace.limits.listed {
                 notes.push(format!("only the first {listed} files were examined; name a folder"));
                 break;
             }

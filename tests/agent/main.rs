@@ -51,6 +51,7 @@ mod questions;
 mod quotas;
 mod replay;
 mod responses;
+mod runner_workspace;
 mod scripts;
 mod settings;
 mod skill_usage;

@@ -22,6 +22,7 @@ use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
     BackgroundTasks, BudgetPatch, Mode, ModelRequest, Owner, Part, Problem, SessionMeta, SessionPermissions,
     SessionStatus, SubagentKind, TenantLimits, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
+    WorkspaceKind,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -71,6 +72,8 @@ pub struct Stage {
     pub modes: RefCell<Vec<Mode>>,
     /// The skills of later instances.
     pub skills: RefCell<SkillSettings>,
+    /// Where the files of later instances are; on the server by default.
+    pub workspace: Cell<WorkspaceKind>,
     /// How long later instances use the files in the prompt without reading them again.
     pub fresh: Cell<Duration>,
     /// The kinds of subagents of later instances; no subagents by default.
@@ -139,6 +142,7 @@ impl Stage {
             background: Cell::default(),
             max_subagents: Cell::new(8),
             skills: RefCell::default(),
+            workspace: Cell::default(),
             fresh: Cell::new(ms(1_000)),
             others: Rc::default(),
             receivers: Rc::default(),
@@ -163,6 +167,7 @@ impl Stage {
         standard.context = self.context.borrow().clone();
         standard.settings.modes = self.modes.borrow().clone();
         standard.settings.skills = self.skills.borrow().clone();
+        standard.settings.workspace = self.workspace.get();
         standard.settings.context.fresh = self.fresh.get();
         standard.settings.subagents = self.subagents.borrow().clone();
         standard.settings.background = self.background.get();

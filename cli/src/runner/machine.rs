@@ -86,13 +86,16 @@ impl Machine {
     /// Runs a call until it ends, or until `stop` does. `progress` gets the output while it is written.
     pub async fn run(
         &self,
-        tool: &Tool,
+        tool: Tool,
         args: Value,
         call: &str,
         stop: impl Future<Output = ()>,
         progress: impl FnMut(&[u8]),
     ) -> Answer {
         let mut output = Output::new(&self.root, call);
+        if let Some(length) = tool.whole_output() {
+            output.keep(length);
+        }
         let end = match self.job(tool, args) {
             Ok((job, temporary)) => {
                 let end = execute(&job, self.env(&temporary), &mut output, stop, progress).await;
@@ -119,7 +122,7 @@ impl Machine {
         Ok(state.join("agentctl/runner").join(name))
     }
 
-    fn job(&self, tool: &Tool, args: Value) -> Result<(Job, tempfile::TempDir), ToolError> {
+    fn job(&self, tool: Tool, args: Value) -> Result<(Job, tempfile::TempDir), ToolError> {
         let time = Time::deserialize(&args).ok().and_then(|time| time.timeout_s);
         let (work, reach) = tool.work(&self.settings.commands, args)?;
         let temporary = tempfile::tempdir()?;

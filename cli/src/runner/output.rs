@@ -25,6 +25,8 @@ pub struct Output<'a> {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     length: u64,
+    /// Length of an output that the model reads as a whole, in bytes.
+    whole: usize,
 }
 
 impl<'a> Output<'a> {
@@ -32,7 +34,20 @@ impl<'a> Output<'a> {
     pub fn new(root: &'a Root, call: &str) -> Self {
         let name: String = call.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
         let path = Path::new(FOLDER).join(format!("{name}.txt"));
-        Self { root, path, file: None, head: Vec::new(), tail: VecDeque::new(), length: 0 }
+        Self {
+            root,
+            path,
+            file: None,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            length: 0,
+            whole: HEAD + TAIL,
+        }
+    }
+
+    /// Lets the model read an output of up to `length` bytes as a whole. It must be longer than the usual one.
+    pub fn keep(&mut self, length: usize) {
+        self.whole = length.max(HEAD + TAIL);
     }
 
     /// Adds a piece.
@@ -44,7 +59,7 @@ impl<'a> Output<'a> {
         match &mut self.file {
             None => {
                 self.head.extend(piece);
-                if self.head.len() > HEAD + TAIL {
+                if self.head.len() > self.whole {
                     let mut file = self.root.create(&self.path)?;
                     file.write_all(&self.head)?;
                     self.file = Some(file);

@@ -7,7 +7,7 @@ use cap_std::{
     fs::{Dir, File, OpenOptions, PermissionsExt as _},
 };
 use std::{
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -27,6 +27,14 @@ impl Root {
     /// It cannot be read.
     pub fn open(path: &Path) -> Result<Self, ToolError> {
         Ok(Self { dir: Dir::open_ambient_dir(path, ambient_authority())?, path: path.to_owned() })
+    }
+
+    /// Opens the folder once more.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn try_clone(&self) -> Result<Self, ToolError> {
+        Ok(Self { dir: self.dir.try_clone()?, path: self.path.clone() })
     }
 
     /// Returns the path of the folder.
@@ -63,18 +71,31 @@ impl Root {
         if is_file { Ok(file) } else { Err(ToolError::Other(format!("{}: is not a file", path.display()))) }
     }
 
+    /// Returns the size of a file that is below the folder, also after its links are followed; `None` if there is no such
+    /// file.
+    pub fn size(&self, path: &Path) -> Option<u64> {
+        self.dir.metadata(path).ok().filter(|data| data.is_file()).map(|data| data.len())
+    }
+
+    /// Reads a file; `None` if it has more than [`MAX_FILE`] bytes.
+    ///
+    /// # Errors
+    /// Those of [`Root::file`].
+    pub fn bytes(&self, path: &Path) -> Result<Option<Vec<u8>>, ToolError> {
+        let (mut bytes, file) = (Vec::new(), self.file(path)?);
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| ToolError::file(path, error))?;
+        Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= MAX_FILE))
+    }
+
     /// Reads a text.
     ///
     /// # Errors
     /// Those of [`Root::file`], and a file that is too large or no text.
     pub fn text(&self, path: &Path) -> Result<String, ToolError> {
-        let mut bytes = Vec::new();
-        let file = self.file(path)?;
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| ToolError::file(path, error))?;
         let refused = |why: &str| ToolError::Other(format!("{}: {why}", path.display()));
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(refused("has more than 8 MiB; use local_search, or local_shell"));
-        }
+        let bytes = self
+            .bytes(path)?
+            .ok_or_else(|| refused("has more than 8 MiB; use local_search, or local_shell"))?;
         String::from_utf8(bytes).map_err(|_| refused("is not text in UTF-8"))
     }
 
@@ -87,7 +108,7 @@ impl Root {
     ///
     /// # Errors
     /// The place is outside, or belongs to Git.
-    pub fn prepare(&self, path: &Path, content: &str) -> Result<Prepared<'_>, ToolError> {
+    pub fn prepare(&self, path: &Path, content: impl AsRef<[u8]>) -> Result<Prepared<'_>, ToolError> {
         let failed = |error| ToolError::file(path, error);
         let place = self.place(path)?;
         if let Some(parent) = place.parent() {
@@ -106,7 +127,7 @@ impl Root {
         let mut file =
             self.dir.open_with(&temporary, options.write(true).create_new(true)).map_err(failed)?;
         let prepared = Prepared { dir: &self.dir, temporary: Some(temporary), place };
-        file.write_all(content.as_bytes()).map_err(failed)?;
+        file.write_all(content.as_ref()).map_err(failed)?;
         if let Some(mode) = mode {
             file.set_permissions(cap_std::fs::Permissions::from_mode(mode)).map_err(failed)?;
         }
@@ -135,6 +156,20 @@ impl Root {
         self.dir.remove_file(path).map_err(|error| ToolError::file(path, error))
     }
 
+    /// Moves a file to a place where nothing is.
+    ///
+    /// # Errors
+    /// There is no such file, a place is outside or belongs to Git, or there is something at the new place.
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), ToolError> {
+        self.place(from)?;
+        let place = self.place(to)?;
+        self.file(from)?;
+        if let Some(parent) = place.parent() {
+            self.dir.create_dir_all(parent).map_err(|error| ToolError::file(to, error))?;
+        }
+        move_to_free_place(&self.dir, from, &place).map_err(|error| ToolError::file(to, error))
+    }
+
     /// Returns where a file is or will be, after the links in its path are followed.
     fn place(&self, path: &Path) -> Result<PathBuf, ToolError> {
         let outside = || ToolError::Outside(path.display().to_string());
@@ -154,6 +189,25 @@ impl Root {
         }
         Err(outside())
     }
+}
+
+/// Moves a file to a place where nothing is, also if another process creates something there at the same time.
+fn move_to_free_place(dir: &Dir, from: &Path, to: &Path) -> io::Result<()> {
+    match dir.hard_link(from, dir, to) {
+        Ok(()) => dir.remove_file(from),
+        // A file system without links, or a file of another user.
+        Err(error) if is_without_links(&error) => match dir.symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => dir.rename(from, dir, to),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+fn is_without_links(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let without = [Errno::PERM, Errno::OPNOTSUPP, Errno::MLINK];
+    Errno::from_io_error(error).is_some_and(|errno| without.contains(&errno))
 }
 
 /// Refuses the files of Git, which can name programs that Git runs.
@@ -183,6 +237,18 @@ impl Prepared<'_> {
     pub fn commit(mut self) -> Result<(), ToolError> {
         let Some(temporary) = &self.temporary else { return Ok(()) };
         let moved = self.dir.rename(temporary, self.dir, &self.place);
+        moved.map_err(|error| ToolError::file(&self.place, error))?;
+        self.temporary = None;
+        Ok(())
+    }
+
+    /// Puts the content in its place if nothing is there.
+    ///
+    /// # Errors
+    /// There is something, or the folder has changed.
+    pub fn create(mut self) -> Result<(), ToolError> {
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        let moved = move_to_free_place(self.dir, temporary, &self.place);
         moved.map_err(|error| ToolError::file(&self.place, error))?;
         self.temporary = None;
         Ok(())

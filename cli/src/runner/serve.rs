@@ -4,7 +4,7 @@ use super::{
     journal::{Begun, CallKey, Journal},
     machine::{Answer, Machine},
     source::Source,
-    tools::{Tool, find},
+    tools::{Tool, for_call},
 };
 use crate::{
     api::{Api, Request, segment},
@@ -50,7 +50,8 @@ pub enum News<'a> {
 /// A call that this machine has claimed.
 struct Claimed {
     wait: Wait,
-    tool: &'static Tool,
+    tool: Tool,
+    args: Value,
     /// The name of the claim.
     name: String,
 }
@@ -86,7 +87,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         }
         let mut waiting = Vec::new();
         loop {
-            let Some((wait, tool)) = first(&waiting, |key| self.name_for(key)) else {
+            let Some((wait, tool, args)) = first(&waiting, |key| self.name_for(key)) else {
                 waiting = tokio::select! {
                     waiting = self.source.next() => waiting?,
                     () = &mut stop => return Err(Error::Interrupted),
@@ -104,7 +105,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             };
             match claimed {
                 Some(call) => {
-                    let claimed = Claimed { wait: Wait { call, ..wait }, tool, name };
+                    let claimed = Claimed { wait: Wait { call, ..wait }, tool, args, name };
                     let is_stopped = self.run(&claimed, &key, &mut waiting, &mut stop).await?;
                     if is_stopped {
                         return Err(Error::Interrupted);
@@ -139,12 +140,11 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
         waiting: &mut Vec<Wait>,
         mut stop: impl Future<Output = ()> + Unpin,
     ) -> Result<bool> {
-        let Claimed { wait, tool, name } = claimed;
+        let Claimed { wait, tool, args, name } = claimed;
         (self.show)(News::Started(wait));
         if !tool.is_repeatable() {
             self.journal.start(key, name)?;
         }
-        let args = if wait.call.payload.is_null() { &wait.call.args } else { &wait.call.payload };
         let Self { api, machine, source, show, .. } = self;
         let mut is_stopped = false;
         let written = RefCell::new(Vec::new());
@@ -160,7 +160,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             append(&mut written.borrow_mut(), piece);
             show(News::Output(piece));
         };
-        let answer = machine.run(tool, args.clone(), &wait.call.call_id, ended, progress).await;
+        let answer = machine.run(*tool, args.clone(), &wait.call.call_id, ended, progress).await;
         if !tool.is_repeatable() {
             self.journal.end(key, &answer)?;
         }
@@ -290,12 +290,15 @@ fn is_settled(error: &Error) -> bool {
     matches!(error, Error::Refused(problem) if matches!(problem.status, 404 | 409 | 410))
 }
 
-/// Returns the first call of a local tool that no other runner has claimed. `name` is the name as which this one claims a call.
-fn first<'a>(waiting: &[Wait], name: impl Fn(&CallKey) -> &'a str) -> Option<(Wait, &'static Tool)> {
+/// Returns the first call for a runner that no other runner has claimed, with its tool and arguments. `name` is the name as
+/// which this one claims a call.
+fn first<'a>(waiting: &[Wait], name: impl Fn(&CallKey) -> &'a str) -> Option<(Wait, Tool, Value)> {
     let is_free =
         |wait: &&Wait| wait.call.claim.as_ref().is_none_or(|claim| claim.runner == name(&wait.key()));
-    let external = waiting.iter().filter(|wait| wait.call.kind == "external").filter(is_free);
-    external.filter_map(|wait| Some((wait.clone(), find(&wait.call.name)?))).next()
+    waiting.iter().filter(is_free).find_map(|wait| {
+        let (tool, args) = for_call(&wait.call)?;
+        Some((wait.clone(), tool, args.clone()))
+    })
 }
 
 /// Waits until the call no longer waits, because its turn was aborted or another client has answered it.

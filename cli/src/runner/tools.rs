@@ -7,6 +7,7 @@ mod search;
 mod symbols;
 mod tree;
 mod walk;
+mod workspace;
 mod write;
 
 pub use commands::Commands;
@@ -16,13 +17,22 @@ use super::{
     root::Root,
     tool_error::ToolError,
 };
+use crate::wire::Pending;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A tool.
+/// A tool, as it runs.
+#[derive(Clone, Copy)]
 pub struct Tool {
-    /// Its name. The prefix keeps it apart from the server's own tools.
+    /// Its name.
     pub name: &'static str,
+    kind: Kind,
+}
+
+/// A tool that agents declare as an external tool.
+pub struct LocalTool {
+    /// Its name. The prefix keeps it apart from the server's own tools.
+    name: &'static str,
     description: &'static str,
     /// Its category in permission rules.
     category: &'static str,
@@ -34,9 +44,14 @@ pub struct Tool {
 }
 
 /// How a tool runs.
+#[derive(Clone, Copy)]
 enum Kind {
     /// In the process of the call, which sees only the folder.
     Read(fn(Value, &Root) -> Result<String, ToolError>),
+    /// As a file tool of the workspace, in the process of the call, which sees only the folder.
+    ReadWorkspace,
+    /// As a file tool of the workspace, in the process of the call, which may also change the folder.
+    WriteWorkspace,
     /// In the process of the call, which may also change the folder.
     Write(fn(Value, &Root) -> Result<String, ToolError>),
     /// As a program that only reads.
@@ -47,9 +62,9 @@ enum Kind {
     Check(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
 }
 
-/// All tools.
-pub const TOOLS: &[Tool] = &[
-    Tool {
+/// The tools that agents declare.
+pub const TOOLS: &[LocalTool] = &[
+    LocalTool {
         name: "local_read",
         description: "Reads a text file of the user's folder, up to 400 lines at a time.",
         category: "read",
@@ -62,7 +77,7 @@ pub const TOOLS: &[Tool] = &[
         required: 1,
         kind: Kind::Read(read::read),
     },
-    Tool {
+    LocalTool {
         name: "local_repo_tree",
         description: "Lists the files of the user's folder, without those that Git ignores.",
         category: "read",
@@ -71,7 +86,7 @@ pub const TOOLS: &[Tool] = &[
         required: 0,
         kind: Kind::Read(tree::tree),
     },
-    Tool {
+    LocalTool {
         name: "local_search",
         description: "Searches the files of the user's folder for a regular expression, and returns the matching lines.",
         category: "read",
@@ -85,7 +100,7 @@ pub const TOOLS: &[Tool] = &[
         required: 1,
         kind: Kind::Read(search::search),
     },
-    Tool {
+    LocalTool {
         name: "local_repo_map",
         description: "Lists the functions, types and other definitions in the source files of the user's folder.",
         category: "read",
@@ -97,7 +112,7 @@ pub const TOOLS: &[Tool] = &[
         required: 0,
         kind: Kind::Read(symbols::map),
     },
-    Tool {
+    LocalTool {
         name: "local_symbol_query",
         description: "Finds the definitions of a function, type or other symbol in the user's folder by its name.",
         category: "read",
@@ -106,7 +121,7 @@ pub const TOOLS: &[Tool] = &[
         required: 1,
         kind: Kind::Read(symbols::query),
     },
-    Tool {
+    LocalTool {
         name: "local_git_status",
         description: "Returns the branch and the changed files of the user's folder.",
         category: "read",
@@ -115,7 +130,7 @@ pub const TOOLS: &[Tool] = &[
         required: 0,
         kind: Kind::Inspect(Commands::git_status),
     },
-    Tool {
+    LocalTool {
         name: "local_git_diff",
         description: "Returns the changes in the user's folder that are not committed.",
         category: "read",
@@ -127,7 +142,7 @@ pub const TOOLS: &[Tool] = &[
         required: 0,
         kind: Kind::Inspect(Commands::git_diff),
     },
-    Tool {
+    LocalTool {
         name: "local_write",
         description: "Creates or replaces a text file in the user's folder. Use local_apply_patch for a part of a file.",
         category: "edit",
@@ -136,7 +151,7 @@ pub const TOOLS: &[Tool] = &[
         required: 2,
         kind: Kind::Write(write::write),
     },
-    Tool {
+    LocalTool {
         name: "local_apply_patch",
         description: "Applies a unified diff to files in the user's folder: all of it, or nothing if a part does not fit.",
         category: "edit",
@@ -145,7 +160,7 @@ pub const TOOLS: &[Tool] = &[
         required: 1,
         kind: Kind::Write(patch::apply),
     },
-    Tool {
+    LocalTool {
         name: "local_shell",
         description: "Runs a command of the shell in the user's folder, without input, and returns its output.",
         category: "execute",
@@ -157,7 +172,7 @@ pub const TOOLS: &[Tool] = &[
         required: 1,
         kind: Kind::Run(Commands::shell),
     },
-    Tool {
+    LocalTool {
         name: "local_verify",
         description: "Checks the user's folder by the commands of the project, such as its tests, and returns their output.",
         category: "execute",
@@ -168,12 +183,32 @@ pub const TOOLS: &[Tool] = &[
     },
 ];
 
-/// Returns the tool with this name.
-pub fn find(name: &str) -> Option<&'static Tool> {
-    TOOLS.iter().find(|tool| tool.name == name)
+/// Returns the tool with this name: one that agents declare, or a file tool of the workspace.
+pub fn find(name: &str) -> Option<Tool> {
+    let local = TOOLS.iter().find(|tool| tool.name == name).map(LocalTool::tool);
+    local.or_else(|| workspace::TOOLS.iter().find(|tool| tool.name == name).copied())
 }
 
-impl Tool {
+/// Returns the tool of a call that waits, and its arguments; `None` if the call is not for a runner. A call of a file tool is
+/// one only if the server says that it is about the runner's folder, because other clients may have tools of these names.
+pub fn for_call(call: &Pending) -> Option<(Tool, &Value)> {
+    if call.kind != "external" {
+        return None;
+    }
+    if call.payload["workspace"] == "runner"
+        && let Some(tool) = workspace::TOOLS.iter().find(|tool| tool.name == call.name)
+    {
+        return Some((*tool, &call.args));
+    }
+    let tool = TOOLS.iter().find(|tool| tool.name == call.name)?.tool();
+    Some((tool, if call.payload.is_null() { &call.args } else { &call.payload }))
+}
+
+impl LocalTool {
+    fn tool(&self) -> Tool {
+        Tool { name: self.name, kind: self.kind }
+    }
+
     /// Returns the declaration, an entry of `external_tools` in the definition of an agent.
     pub fn declaration(&self) -> Value {
         let Self { name, description, category, effect, args, required, .. } = self;
@@ -190,15 +225,22 @@ impl Tool {
             "name": name, "description": description, "category": category, "effect": effect,
             "parameters": parameters,
         });
-        if self.is_repeatable() {
+        if self.tool().is_repeatable() {
             declaration["idempotent"] = true.into();
         }
         declaration
     }
+}
+
+impl Tool {
+    /// Returns the length of a result that is passed on as a whole, in bytes; `None` for the usual one.
+    pub fn whole_output(&self) -> Option<usize> {
+        matches!(self.kind, Kind::ReadWorkspace | Kind::WriteWorkspace).then_some(workspace::MAX_RESULT)
+    }
 
     /// Returns whether a call may be repeated, because it changes nothing.
     pub fn is_repeatable(&self) -> bool {
-        matches!(self.kind, Kind::Read(_) | Kind::Inspect(_))
+        matches!(self.kind, Kind::Read(_) | Kind::ReadWorkspace | Kind::Inspect(_))
     }
 
     /// Returns whether a call fails if its program reports a fault, so that the server sees that what was checked is not
@@ -214,8 +256,12 @@ impl Tool {
     pub fn work(&self, commands: &Commands, args: Value) -> Result<(Work, Reach), ToolError> {
         let reach = |writes, system| Reach { writes, system, ..Reach::default() };
         Ok(match self.kind {
-            Kind::Read(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(false, false)),
-            Kind::Write(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(true, false)),
+            Kind::Read(_) | Kind::ReadWorkspace => {
+                (Work::Tool { name: self.name.to_owned(), args }, reach(false, false))
+            }
+            Kind::Write(_) | Kind::WriteWorkspace => {
+                (Work::Tool { name: self.name.to_owned(), args }, reach(true, false))
+            }
             Kind::Inspect(command) => (Work::Command(command(commands, args)?), reach(false, true)),
             Kind::Run(command) | Kind::Check(command) => {
                 (Work::Command(command(commands, args)?), reach(true, true))
@@ -229,8 +275,9 @@ impl Tool {
 /// # Errors
 /// Wrong arguments, and those of the tool.
 pub fn compute(name: &str, args: &Value, root: &Root) -> Result<String, ToolError> {
-    match find(name).map(|tool| &tool.kind) {
+    match find(name).map(|tool| tool.kind) {
         Some(Kind::Read(run) | Kind::Write(run)) => run(args.clone(), root),
+        Some(Kind::ReadWorkspace | Kind::WriteWorkspace) => workspace::run(name, args.clone(), root),
         _ => Err(ToolError::Other(format!("the runner has no tool {name}"))),
     }
 }
@@ -250,15 +297,38 @@ mod tests {
         assert!(names.iter().all(|name| name.starts_with("local_")));
         let unique: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(unique.len(), names.len());
-        assert_eq!(find("local_read").unwrap().declaration()["parameters"]["required"], json!(["path"]));
-        assert_eq!(find("local_verify").unwrap().declaration()["parameters"], json!({"properties": {}}));
+        let parameters = |name: &str| {
+            let tool = TOOLS.iter().find(|tool| tool.name == name).unwrap();
+            tool.declaration()["parameters"].clone()
+        };
+        assert_eq!(parameters("local_read")["required"], json!(["path"]));
+        assert_eq!(parameters("local_verify"), json!({"properties": {}}));
+    }
+
+    #[test]
+    fn a_file_tool_is_for_a_runner_only_if_the_server_says_so() {
+        let call = |name: &str, payload| Pending {
+            kind: "external".into(),
+            name: name.into(),
+            args: json!({"path": "a"}),
+            payload,
+            ..Pending::default()
+        };
+        let own = call("read_file", json!({"workspace": "runner", "args": {"path": "a"}}));
+        let (tool, args) = for_call(&own).unwrap();
+        assert_eq!((tool.name, args), ("read_file", &json!({"path": "a"})));
+        // The editor that brings this tool answers its calls.
+        assert!(for_call(&call("read_file", json!({"path": "a"}))).is_none());
+        assert!(for_call(&call("read_file", Value::Null)).is_none());
+        assert_eq!(for_call(&call("local_read", json!({"path": "b"}))).unwrap().1, &json!({"path": "b"}));
+        assert!(for_call(&Pending { kind: "approval".into(), ..own }).is_none());
     }
 
     #[test]
     fn only_tools_that_change_nothing_are_repeatable() {
         for tool in TOOLS {
-            assert_eq!(tool.is_repeatable(), tool.category == "read", "{}", tool.name);
-            assert_eq!(tool.is_repeatable(), tool.effect == "read_only", "{}", tool.name);
+            assert_eq!(tool.tool().is_repeatable(), tool.category == "read", "{}", tool.name);
+            assert_eq!(tool.tool().is_repeatable(), tool.effect == "read_only", "{}", tool.name);
         }
     }
 }

@@ -22,3 +22,4 @@ mod sessions;
 mod spec;
 mod terminal;
 mod turns;
+mod workspace;

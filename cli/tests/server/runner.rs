@@ -18,20 +18,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A folder with a runner for a session of the example's coder.
-struct Project {
-    cli: Agentctl,
-    chat: Chat,
-    root: PathBuf,
+/// A folder with a runner for a session.
+pub struct Project {
+    pub cli: Agentctl,
+    pub chat: Chat,
+    pub root: PathBuf,
 }
 
 impl Project {
+    /// Creates a session of the example's coder.
     fn new(server: &Server, session: &str) -> Self {
         let cli = Agentctl::new(server);
-        let coder =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder").display().to_string();
-        cli.run(&["agents", "push", &coder]).expect(0);
-        server.client().post("/v1/sessions", json!({"id": session, "agent": "coder"})).expect(201);
+        let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder");
+        Self::of(server, cli, session, &coder)
+    }
+
+    /// Creates a session of the agent in a folder.
+    pub fn of(server: &Server, cli: Agentctl, session: &str, agent: &Path) -> Self {
+        cli.run(&["agents", "push", &agent.display().to_string()]).expect(0);
+        let id = agent.file_name().unwrap().to_str().unwrap();
+        server.client().post("/v1/sessions", json!({"id": session, "agent": id})).expect(201);
         let root = cli.folder().join("project");
         fs::create_dir(&root).unwrap();
         fs::write(root.join("a.txt"), "one\n").unwrap();
@@ -40,7 +46,7 @@ impl Project {
     }
 
     /// Starts a runner.
-    fn runner(&self, options: &[&str]) -> Child {
+    pub fn runner(&self, options: &[&str]) -> Child {
         let args = ["runner", "--root", "project", "--session", &self.chat.id, "--json"];
         self.cli.command(&[&args, options].concat()).spawn().unwrap()
     }
@@ -51,7 +57,7 @@ impl Project {
     }
 
     /// Returns whether this machine has a sandbox.
-    fn has_sandbox(&self) -> bool {
+    pub fn has_sandbox(&self) -> bool {
         let ran =
             self.cli.run(&["runner", "call", "local_shell", "{\"command\": \"true\"}", "--root", "project"]);
         if ran.code != 0 {
@@ -86,7 +92,7 @@ impl Project {
 
     /// Returns the outcomes of the session's tool calls: what they returned, or why they failed. The server verifies what
     /// the other calls have changed; without `--verify` that says nothing.
-    fn outcomes(&self) -> Vec<String> {
+    pub fn outcomes(&self) -> Vec<String> {
         self.chat.until_idle();
         let completed = self.chat.log().into_iter().filter(|event| event["type"] == "tool.completed");
         let text = |event: Value| {
@@ -96,7 +102,7 @@ impl Project {
         completed.map(text).filter(|text| !text.starts_with("Nothing was checked")).collect()
     }
 
-    fn file(&self, name: &str) -> String {
+    pub fn file(&self, name: &str) -> String {
         fs::read_to_string(self.root.join(name)).unwrap_or_default()
     }
 }
@@ -145,13 +151,13 @@ fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
 }
 
-fn kill(mut child: Child) {
+pub fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 /// Waits until a condition holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");

@@ -1807,6 +1807,11 @@ export interface components {
             } | null;
             /** @description How a turn verifies what it has changed. */
             verify?: components["schemas"]["VerifyInput"] | null;
+            /** @description Where the files of the agent's work are. */
+            workspace?: {
+                /** @description `server` (default), or `runner`: the file tools then work on the folder of a runner. */
+                kind?: "server" | "runner";
+            } | null;
         };
         /** @description A version of an agent. */
         AgentDetails: {
@@ -1930,6 +1935,11 @@ export interface components {
             verify?: components["schemas"]["Verify"];
             /** @description The number of a version of an agent, starting at 1. */
             version: number;
+            /** @description Where the files of the agent's work are. */
+            workspace?: {
+                /** @description `server` (default), or `runner`: the file tools then work on the folder of a runner. */
+                kind: "server" | "runner";
+            };
         };
         /** @description An entry of the list of versions. */
         AgentVersion: {

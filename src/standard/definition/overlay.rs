@@ -83,6 +83,7 @@ impl AgentConfig {
         }
         set(&mut settings.own_permissions, definition.permissions);
         set(&mut settings.reflect_every, definition.reflection.map(|reflection| reflection.every));
+        set(&mut settings.workspace, definition.workspace.map(|workspace| workspace.kind));
         settings.verify = definition.verify.or(settings.verify.take());
         set(&mut settings.judges, definition.judges);
         if definition.state_schema.is_some() {

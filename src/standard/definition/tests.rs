@@ -1,6 +1,6 @@
 use super::{AgentConfig, Definition};
 use crate::standard::{Config, ContextSettings};
-use crate::types::Thinking;
+use crate::types::{Thinking, WorkspaceKind};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -34,6 +34,17 @@ fn absent_fields_have_the_deployments_values() {
         panic!("another strategy")
     };
     assert_eq!((compaction.at_messages, compaction.keep_messages), (10, 5));
+}
+
+#[test]
+fn the_workspace_is_on_the_server_unless_the_definition_says_so() {
+    let kind = |json| AgentConfig::of(&config(&[]), definition(json)).expect("tools").settings.workspace;
+    assert_eq!(kind(json!({})), WorkspaceKind::Server);
+    assert_eq!(kind(json!({"workspace": {}})), WorkspaceKind::Server);
+    assert_eq!(kind(json!({"workspace": {"kind": "runner"}})), WorkspaceKind::Runner);
+    let unknown = json!({"workspace": {"kind": "cloud"}});
+    let faults = Definition::parse(unknown.as_object().expect("an object").clone()).expect_err("a fault");
+    assert_eq!(faults[0].pointer, "/workspace/kind");
 }
 
 #[test]

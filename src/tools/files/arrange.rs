@@ -1,6 +1,6 @@
 //! The `move_file` and `delete_file` tools.
 
-use super::{Files, key, path};
+use super::{FileAccess, FileToolError, Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, filesystem::Precondition};
 use crate::types::{Category, Effect};
@@ -33,14 +33,18 @@ impl Tool for MoveFile {
     }
 
     async fn run(&self, args: MoveArgs, cx: ToolContext) -> Result<String, ToolError> {
-        let (from, to) = (path(&args.from)?, path(&args.to)?);
-        match self.0.open(&cx).rename(&from, &to).await {
-            Ok(_) => Ok(format!("moved {from} to {to}")),
-            Err(FileError::Conflict) => {
-                Err(ToolError::new(format!("`{to}` already exists; choose another path or delete it")))
-            }
-            Err(error) => Err(self.0.failed(&cx, from.as_str(), error)),
+        rename(&args, &self.0.open(&cx)).await.map_err(|error| self.0.failed(&cx, error))
+    }
+}
+
+pub(super) async fn rename(args: &MoveArgs, access: &FileAccess) -> Result<String, FileToolError> {
+    let (from, to) = (path(&args.from)?, path(&args.to)?);
+    match access.files.rename(&from, &to).await {
+        Ok(_) => Ok(format!("moved {from} to {to}")),
+        Err(FileError::Conflict) => {
+            Err(ToolError::new(format!("`{to}` already exists; choose another path or delete it")).into())
         }
+        Err(error) => Err(FileToolError::at(from.as_str())(error)),
     }
 }
 
@@ -68,21 +72,24 @@ impl Tool for DeleteFile {
     }
 
     async fn run(&self, args: DeleteArgs, cx: ToolContext) -> Result<String, ToolError> {
-        let path = path(&args.path)?;
-        let files = self.0.open(&cx);
-        let failed = |error| self.0.failed(&cx, path.as_str(), error);
-        match files.find(&path).await.map_err(failed)? {
-            None => return Ok(format!("no such file: {path}; nothing to delete")),
-            Some((_, Layer::Shared)) => {
-                let fault = format!("`{path}` is shared by all users and cannot be deleted here");
-                return Err(ToolError::new(fault));
-            }
-            Some((_, Layer::User)) => {}
+        delete(&args, &self.0.open(&cx)).await.map_err(|error| self.0.failed(&cx, error))
+    }
+}
+
+pub(super) async fn delete(args: &DeleteArgs, access: &FileAccess) -> Result<String, FileToolError> {
+    let (path, files) = (path(&args.path)?, &access.files);
+    let failed = FileToolError::at(path.as_str());
+    match files.find(&path).await.map_err(&failed)? {
+        None => return Ok(format!("no such file: {path}; nothing to delete")),
+        Some((_, Layer::Shared)) => {
+            let fault = format!("`{path}` is shared by all users and cannot be deleted here");
+            return Err(ToolError::new(fault).into());
         }
-        files.delete(&path, &Precondition::Any).await.map_err(failed)?;
-        match files.find(&path).await.map_err(failed)? {
-            Some(_) => Ok(format!("deleted {path}; the version shared by all users is visible again")),
-            None => Ok(format!("deleted {path}")),
-        }
+        Some((_, Layer::User)) => {}
+    }
+    files.delete(&path, &Precondition::Any).await.map_err(&failed)?;
+    match files.find(&path).await.map_err(&failed)? {
+        Some(_) => Ok(format!("deleted {path}; the version shared by all users is visible again")),
+        None => Ok(format!("deleted {path}")),
     }
 }

@@ -1,6 +1,6 @@
 //! The `edit_file` tool.
 
-use super::{Files, key, path};
+use super::{FileAccess, FileToolError, Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{
     FileError,
@@ -44,30 +44,30 @@ impl Tool for EditFile {
     }
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
-        let path = path(&args.path)?;
-        let files = self.0.open(&cx);
-        let failed = |error| self.0.failed(&cx, path.as_str(), error);
-        for _ in 0..MAX_ATTEMPTS {
-            let (file, _) = files.read(&path).await.map_err(failed)?;
-            let text = std::str::from_utf8(&file.bytes)
-                .map_err(|_| ToolError::new(format!("`{path}` is not text")))?;
-            let edited = edit(text, &args.old_string, &args.new_string, args.replace_all);
-            let (edited, places) = edited.map_err(|fault| ToolError::new(format!("`{path}`: {fault}")))?;
-            // Written only if the file is unchanged since it was read, so that no concurrent change is lost.
-            match files.write(&path, edited.into(), &Precondition::IfMatch(file.entry.etag)).await {
-                Ok(entry) => {
-                    let s = if places == 1 { "" } else { "s" };
-                    return Ok(format!(
-                        "replaced {places} occurrence{s} in {path}, now {} bytes",
-                        entry.bytes
-                    ));
-                }
-                Err(FileError::Conflict) => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Err(ToolError::new(format!("`{path}` is being changed concurrently; try again")))
+        apply(&args, &self.0.open(&cx)).await.map_err(|error| self.0.failed(&cx, error))
     }
+}
+
+pub(super) async fn apply(args: &Args, access: &FileAccess) -> Result<String, FileToolError> {
+    let (path, files) = (path(&args.path)?, &access.files);
+    let failed = FileToolError::at(path.as_str());
+    for _ in 0..MAX_ATTEMPTS {
+        let (file, _) = files.read(&path).await.map_err(&failed)?;
+        let text =
+            std::str::from_utf8(&file.bytes).map_err(|_| ToolError::new(format!("`{path}` is not text")))?;
+        let edited = edit(text, &args.old_string, &args.new_string, args.replace_all);
+        let (edited, places) = edited.map_err(|fault| ToolError::new(format!("`{path}`: {fault}")))?;
+        // Written only if the file is unchanged since it was read, so that no concurrent change is lost.
+        match files.write(&path, edited.into(), &Precondition::IfMatch(file.entry.etag)).await {
+            Ok(entry) => {
+                let s = if places == 1 { "" } else { "s" };
+                return Ok(format!("replaced {places} occurrence{s} in {path}, now {} bytes", entry.bytes));
+            }
+            Err(FileError::Conflict) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(ToolError::new(format!("`{path}` is being changed concurrently; try again")).into())
 }
 
 /// Returns the edited text and the number of replacements.

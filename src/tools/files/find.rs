@@ -1,18 +1,16 @@
 //! The `list_files`, `glob_files`, and `grep_files` tools.
 
-use super::{Files, folder, joined, path};
+use super::{FileAccess, FileToolError, Files, folder, joined, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::filesystem::Entry;
 use crate::types::{Category, Effect, FilePath};
 use crate::workspace::{
     Layer,
-    pace::Pace,
     pattern::Pattern,
     search::{self, Grep, MAX_PATTERN},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::rc::Rc;
 
 /// Maximum number of files in one list.
 const MAX_LISTED: usize = 200;
@@ -43,19 +41,23 @@ impl Tool for ListFiles {
     }
 
     async fn run(&self, args: ListArgs, cx: ToolContext) -> Result<String, ToolError> {
-        let prefix = folder(args.path.as_deref())?;
-        let after = args.after.as_deref().map(path).transpose()?;
-        let after = after.as_ref().map(FilePath::as_str);
-        let files = self.0.open(&cx);
-        let listed = cx.unless_canceled(files.list(&prefix, after, MAX_LISTED + 1)).await?;
-        let mut listed = listed.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
-        let mut notes = Vec::new();
-        if listed.len() > MAX_LISTED {
-            listed.truncate(MAX_LISTED);
-            notes.push("more files follow; set after to the last path of this list".to_owned());
-        }
-        Ok(joined(listed.iter().map(line), notes))
+        let listed = cx.unless_canceled(list(&args, &self.0.open(&cx))).await?;
+        listed.map_err(|error| self.0.failed(&cx, error))
     }
+}
+
+pub(super) async fn list(args: &ListArgs, access: &FileAccess) -> Result<String, FileToolError> {
+    let prefix = folder(args.path.as_deref())?;
+    let after = args.after.as_deref().map(path).transpose()?;
+    let after = after.as_ref().map(FilePath::as_str);
+    let listed = access.files.list(&prefix, after, MAX_LISTED + 1).await;
+    let mut listed = listed.map_err(FileToolError::at(prefix.as_str()))?;
+    let mut notes = Vec::new();
+    if listed.len() > MAX_LISTED {
+        listed.truncate(MAX_LISTED);
+        notes.push("more files follow; set after to the last path of this list".to_owned());
+    }
+    Ok(joined(listed.iter().map(line), notes))
 }
 
 fn line((entry, layer): &(Entry, Layer)) -> String {
@@ -90,13 +92,17 @@ impl Tool for GlobFiles {
     }
 
     async fn run(&self, args: GlobArgs, cx: ToolContext) -> Result<String, ToolError> {
-        check_glob(&args.pattern)?;
-        let prefix = folder(args.path.as_deref())?;
-        let mut pace = pace(&cx);
-        let found = cx.unless_canceled(self.0.open(&cx).glob(&prefix, &args.pattern, &mut pace)).await?;
-        let found = found.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
-        Ok(joined(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
+        let found = cx.unless_canceled(glob(&args, &self.0.open(&cx))).await?;
+        found.map_err(|error| self.0.failed(&cx, error))
     }
+}
+
+pub(super) async fn glob(args: &GlobArgs, access: &FileAccess) -> Result<String, FileToolError> {
+    check_glob(&args.pattern)?;
+    let prefix = folder(args.path.as_deref())?;
+    let found = access.files.glob(&prefix, &args.pattern, &mut access.pace()).await;
+    let found = found.map_err(FileToolError::at(prefix.as_str()))?;
+    Ok(joined(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
 }
 
 /// The `grep_files` tool.
@@ -133,46 +139,43 @@ impl Tool for GrepFiles {
     }
 
     async fn run(&self, args: GrepArgs, cx: ToolContext) -> Result<String, ToolError> {
-        check_pattern(&args.pattern)?;
-        args.glob.as_deref().map_or(Ok(()), check_glob)?;
-        if args.pattern.contains('\n') {
-            return Err(ToolError::new(
-                "the pattern must not contain a line break; lines are searched one by one",
-            ));
-        }
-        let pattern = match args.literal {
-            true => Pattern::literal(&args.pattern, args.ignore_case),
-            false => Pattern::regex(&args.pattern, args.ignore_case),
-        };
-        let pattern = pattern.map_err(|fault| {
-            let pattern = args.pattern.escape_debug();
-            ToolError::new(format!(
-                "`{pattern}` is not a regular expression: {fault}; set literal to search for it as plain text"
-            ))
-        })?;
-        let files = self.0.open(&cx);
-        let prefix = folder(args.path.as_deref())?;
-        let grep = Grep { pattern, prefix, glob: args.glob };
-        let mut pace = pace(&cx);
-        let work = async {
-            // A path may name a file or a folder.
-            if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())
-                && let Some((file, _)) = files.find(&file).await?
-            {
-                return files.grep_file(&grep, file, &mut pace).await;
-            }
-            files.grep(&grep, &mut pace).await
-        };
-        let found = cx.unless_canceled(work).await?;
-        let found = found.map_err(|error| self.0.failed(&cx, args.path.as_deref().unwrap_or("/"), error))?;
-        let lines = found.hits.iter().map(|line| format!("{}:{}:{}", line.path, line.number, line.text));
-        Ok(joined(lines, found.notes))
+        let found = cx.unless_canceled(grep(args, &self.0.open(&cx))).await?;
+        found.map_err(|error| self.0.failed(&cx, error))
     }
 }
 
-/// Starts counting the work of a call's search.
-fn pace(cx: &ToolContext) -> Pace {
-    Pace::new(Rc::clone(&cx.clock), cx.search_work())
+pub(super) async fn grep(args: GrepArgs, access: &FileAccess) -> Result<String, FileToolError> {
+    check_pattern(&args.pattern)?;
+    args.glob.as_deref().map_or(Ok(()), check_glob)?;
+    if args.pattern.contains('\n') {
+        let fault = "the pattern must not contain a line break; lines are searched one by one";
+        return Err(ToolError::new(fault).into());
+    }
+    let pattern = match args.literal {
+        true => Pattern::literal(&args.pattern, args.ignore_case),
+        false => Pattern::regex(&args.pattern, args.ignore_case),
+    };
+    let pattern = pattern.map_err(|fault| {
+        let pattern = args.pattern.escape_debug();
+        ToolError::new(format!(
+            "`{pattern}` is not a regular expression: {fault}; set literal to search for it as plain text"
+        ))
+    })?;
+    let failed = FileToolError::at(args.path.as_deref().unwrap_or("/"));
+    let (prefix, files, mut pace) = (folder(args.path.as_deref())?, &access.files, access.pace());
+    let grep = Grep { pattern, prefix, glob: args.glob };
+    // A path may name a file or a folder.
+    let file = match args.path.as_deref().and_then(|text| FilePath::parse(text).ok()) {
+        Some(path) => files.find(&path).await.map_err(&failed)?,
+        None => None,
+    };
+    let found = match file {
+        Some((file, _)) => files.grep_file(&grep, file, &mut pace).await,
+        None => files.grep(&grep, &mut pace).await,
+    };
+    let found = found.map_err(failed)?;
+    let lines = found.hits.iter().map(|line| format!("{}:{}:{}", line.path, line.number, line.text));
+    Ok(joined(lines, found.notes))
 }
 
 fn check_pattern(pattern: &str) -> Result<(), ToolError> {

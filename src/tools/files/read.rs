@@ -1,6 +1,6 @@
 //! The `read_file` tool.
 
-use super::{Files, MAX_OUTPUT, key, path};
+use super::{FileAccess, FileToolError, Files, MAX_OUTPUT, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Category, Effect, Invalid, Source};
 use crate::workspace::{Layer, layout};
@@ -46,26 +46,31 @@ impl Tool for ReadFile {
     }
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
+        let read = cx.unless_canceled(apply(&args, &self.0.open(&cx))).await?;
+        let text = read.map_err(|error| self.0.failed(&cx, error))?;
         let path = path(&args.path)?;
-        let read = cx.unless_canceled(self.0.open(&cx).read(&path)).await?;
-        let (file, layer) = read.map_err(|error| self.0.failed(&cx, path.as_str(), error))?;
-        let text = std::str::from_utf8(&file.bytes).map_err(|_| {
-            ToolError::new(format!("`{path}` is not text: it has {} bytes", file.bytes.len()))
-        })?;
         if path.as_str().starts_with(layout::KNOWLEDGE) {
             cx.cite(Source::Local { path: path.to_string(), title: None });
         }
-        let shared = if layer == Layer::Shared { ", shared by all users" } else { "" };
-        let (place, body) = if args.byte_offset.is_some() || args.byte_length.is_some() {
-            bytes(text, args.byte_offset.unwrap_or(0), args.byte_length.unwrap_or(MAX_LENGTH))
-        } else if text.is_empty() {
-            Ok(("empty".to_owned(), String::new()))
-        } else {
-            lines(text, args.offset.unwrap_or(1).max(1), args.limit.filter(|n| *n > 0).unwrap_or(usize::MAX))
-        }
-        .map_err(|fault| ToolError::new(format!("`{path}` {fault}")))?;
-        Ok(format!("{path}: {place}{shared}\n{body}"))
+        Ok(text)
     }
+}
+
+pub(super) async fn apply(args: &Args, access: &FileAccess) -> Result<String, FileToolError> {
+    let path = path(&args.path)?;
+    let (file, layer) = access.files.read(&path).await.map_err(FileToolError::at(path.as_str()))?;
+    let text = std::str::from_utf8(&file.bytes)
+        .map_err(|_| ToolError::new(format!("`{path}` is not text: it has {} bytes", file.bytes.len())))?;
+    let shared = if layer == Layer::Shared { ", shared by all users" } else { "" };
+    let (place, body) = if args.byte_offset.is_some() || args.byte_length.is_some() {
+        bytes(text, args.byte_offset.unwrap_or(0), args.byte_length.unwrap_or(MAX_LENGTH))
+    } else if text.is_empty() {
+        Ok(("empty".to_owned(), String::new()))
+    } else {
+        lines(text, args.offset.unwrap_or(1).max(1), args.limit.filter(|n| *n > 0).unwrap_or(usize::MAX))
+    }
+    .map_err(|fault| ToolError::new(format!("`{path}` {fault}")))?;
+    Ok(format!("{path}: {place}{shared}\n{body}"))
 }
 
 /// Returns the characters that start within these bytes. Adjacent ranges add up to the whole text.

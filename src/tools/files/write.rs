@@ -1,6 +1,6 @@
 //! The `write_file` tool.
 
-use super::{Files, key, path};
+use super::{FileAccess, FileToolError, Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, filesystem::Precondition};
 use crate::types::{Category, Effect};
@@ -38,24 +38,27 @@ impl Tool for WriteFile {
     }
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
-        let path = path(&args.path)?;
-        let files = self.0.open(&cx);
-        let condition = if args.overwrite { Precondition::Any } else { Precondition::CreateOnly };
-        let content = bytes::Bytes::from(args.content);
-        match files.write(&path, content.clone(), &condition).await {
-            Ok(entry) => Ok(format!("wrote {} bytes to {path}", entry.bytes)),
-            Err(FileError::Conflict) => match files.read(&path).await {
-                Ok((file, _)) if file.bytes == content => {
-                    Ok(format!("{path} already has exactly this content"))
-                }
-                Ok((file, _)) => Err(ToolError::new(format!(
-                    "`{path}` already exists, with {} bytes; read it and use edit_file, or set overwrite to \
-                     replace it",
-                    file.bytes.len()
-                ))),
-                Err(error) => Err(self.0.failed(&cx, path.as_str(), error)),
-            },
-            Err(error) => Err(self.0.failed(&cx, path.as_str(), error)),
-        }
+        apply(args, &self.0.open(&cx)).await.map_err(|error| self.0.failed(&cx, error))
+    }
+}
+
+pub(super) async fn apply(args: Args, access: &FileAccess) -> Result<String, FileToolError> {
+    let (path, files) = (path(&args.path)?, &access.files);
+    let failed = FileToolError::at(path.as_str());
+    let condition = if args.overwrite { Precondition::Any } else { Precondition::CreateOnly };
+    let content = bytes::Bytes::from(args.content);
+    match files.write(&path, content.clone(), &condition).await {
+        Ok(entry) => Ok(format!("wrote {} bytes to {path}", entry.bytes)),
+        Err(FileError::Conflict) => match files.read(&path).await {
+            Ok((file, _)) if file.bytes == content => Ok(format!("{path} already has exactly this content")),
+            Ok((file, _)) => Err(ToolError::new(format!(
+                "`{path}` already exists, with {} bytes; read it and use edit_file, or set overwrite to \
+                 replace it",
+                file.bytes.len()
+            ))
+            .into()),
+            Err(error) => Err(failed(error)),
+        },
+        Err(error) => Err(failed(error)),
     }
 }

@@ -24,6 +24,17 @@ pub(super) fn walk(
     glob: Option<&str>,
     depth: Option<usize>,
 ) -> Result<Walk, ToolError> {
+    walk_up_to(MAX_FILES, root, path, glob, depth)
+}
+
+/// Lists up to `limit` files at a path that match the pattern.
+pub(super) fn walk_up_to(
+    limit: usize,
+    root: &Root,
+    path: Option<&str>,
+    glob: Option<&str>,
+    depth: Option<usize>,
+) -> Result<Walk, ToolError> {
     let start = root.relative(path.unwrap_or("."))?;
     let glob = glob.map(matcher).transpose()?;
     let is_wanted = |path: &Path| glob.as_ref().is_none_or(|glob| glob.is_match(path));
@@ -44,7 +55,7 @@ pub(super) fn walk(
             Err(_) => continue,
         };
         let Some(path) = file(&entry, root, depth).filter(|path| is_wanted(path)) else { continue };
-        if walk.files.len() == MAX_FILES {
+        if walk.files.len() == limit {
             walk.is_cut = true;
             break;
         }
