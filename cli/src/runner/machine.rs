@@ -93,6 +93,9 @@ impl Machine {
         progress: impl FnMut(&[u8]),
     ) -> Answer {
         let mut output = Output::new(&self.root, call);
+        if let Some(room) = tool.max_result() {
+            output = output.with_room(room);
+        }
         let end = match self.job(tool, args) {
             Ok((job, temporary)) => {
                 let end = execute(&job, self.env(&temporary), &mut output, stop, progress).await;

@@ -22,6 +22,8 @@ pub struct Output<'a> {
     /// Where all of the output goes if it is long.
     path: PathBuf,
     file: Option<File>,
+    /// Length up to which nothing is left out.
+    room: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     length: u64,
@@ -32,7 +34,12 @@ impl<'a> Output<'a> {
     pub fn new(root: &'a Root, call: &str) -> Self {
         let name: String = call.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
         let path = Path::new(FOLDER).join(format!("{name}.txt"));
-        Self { root, path, file: None, head: Vec::new(), tail: VecDeque::new(), length: 0 }
+        Self { root, path, file: None, room: HEAD + TAIL, head: Vec::new(), tail: VecDeque::new(), length: 0 }
+    }
+
+    /// Leaves nothing out up to this length in bytes.
+    pub fn with_room(self, room: usize) -> Self {
+        Self { room, ..self }
     }
 
     /// Adds a piece.
@@ -44,7 +51,7 @@ impl<'a> Output<'a> {
         match &mut self.file {
             None => {
                 self.head.extend(piece);
-                if self.head.len() > HEAD + TAIL {
+                if self.head.len() > self.room {
                     let mut file = self.root.create(&self.path)?;
                     file.write_all(&self.head)?;
                     self.file = Some(file);
@@ -105,6 +112,16 @@ mod tests {
             std::fs::read_to_string(folder.path().join(".agentctl/output/.gitignore")).unwrap(),
             "*\n"
         );
+    }
+
+    #[test]
+    fn a_result_with_more_room_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let mut output = Output::new(&root, "call_1").with_room(50_000);
+        output.push(&[b'a'; 50_000]).unwrap();
+        assert_eq!(output.finish().len(), 50_000);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

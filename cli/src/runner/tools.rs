@@ -1,6 +1,7 @@
 //! The tools that the runner offers, a file for each kind.
 
 mod commands;
+mod diagram;
 mod patch;
 mod read;
 mod search;
@@ -39,6 +40,8 @@ enum Kind {
     Read(fn(Value, &Root) -> Result<String, ToolError>),
     /// In the process of the call, which may also change the folder.
     Write(fn(Value, &Root) -> Result<String, ToolError>),
+    /// As `Write`, with a result that is not shortened.
+    Render(fn(Value, &Root) -> Result<String, ToolError>),
     /// As a program that only reads.
     Inspect(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
     /// As a program that may change the folder.
@@ -146,6 +149,18 @@ pub const TOOLS: &[Tool] = &[
         kind: Kind::Write(patch::apply),
     },
     Tool {
+        name: "local_diagram",
+        description: "Renders a diagram in Mermaid as SVG: into a file of the user's folder, or else as the result.",
+        category: "edit",
+        effect: "local_write",
+        args: &[
+            ("source", "string", "The diagram in Mermaid."),
+            ("path", "string", "Path of the file in the folder, which ends with .svg."),
+        ],
+        required: 1,
+        kind: Kind::Render(diagram::diagram),
+    },
+    Tool {
         name: "local_shell",
         description: "Runs a command of the shell in the user's folder, without input, and returns its output.",
         category: "execute",
@@ -207,6 +222,11 @@ impl Tool {
         matches!(self.kind, Kind::Check(_))
     }
 
+    /// Returns the number of bytes up to which a result is not shortened, if that is not the usual number.
+    pub fn max_result(&self) -> Option<usize> {
+        matches!(self.kind, Kind::Render(_)).then_some(diagram::MAX_RESULT)
+    }
+
     /// Returns the work of a call, and what its process may reach.
     ///
     /// # Errors
@@ -215,7 +235,9 @@ impl Tool {
         let reach = |writes, system| Reach { writes, system, ..Reach::default() };
         Ok(match self.kind {
             Kind::Read(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(false, false)),
-            Kind::Write(_) => (Work::Tool { name: self.name.to_owned(), args }, reach(true, false)),
+            Kind::Write(_) | Kind::Render(_) => {
+                (Work::Tool { name: self.name.to_owned(), args }, reach(true, false))
+            }
             Kind::Inspect(command) => (Work::Command(command(commands, args)?), reach(false, true)),
             Kind::Run(command) | Kind::Check(command) => {
                 (Work::Command(command(commands, args)?), reach(true, true))
@@ -230,7 +252,7 @@ impl Tool {
 /// Wrong arguments, and those of the tool.
 pub fn compute(name: &str, args: &Value, root: &Root) -> Result<String, ToolError> {
     match find(name).map(|tool| &tool.kind) {
-        Some(Kind::Read(run) | Kind::Write(run)) => run(args.clone(), root),
+        Some(Kind::Read(run) | Kind::Write(run) | Kind::Render(run)) => run(args.clone(), root),
         _ => Err(ToolError::Other(format!("the runner has no tool {name}"))),
     }
 }
