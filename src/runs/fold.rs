@@ -1,6 +1,7 @@
 //! The state of a run, which follows from the log of its session.
 
 use super::call::{ARTIFACT, Purpose};
+use super::drawing::Drawing;
 use super::plan::{Plan, PlanSource, Step, of_args};
 use crate::types::{
     CallId, DenyReason, EventKind, OnDecline, Record, RunApprovals, RunSpec, RunTurn, SessionId, StopReason,
@@ -64,6 +65,8 @@ pub struct StepState {
     pub text: Option<String>,
     /// Whether a person declined it.
     pub is_declined: bool,
+    /// How far the rendering of its diagram is.
+    pub drawing: Drawing,
 }
 
 /// The result of the newest verification.
@@ -256,6 +259,10 @@ impl Run {
             if is_after || again.contains(&step.id) || own.status != StepStatus::Succeeded {
                 again.insert(step.id.clone());
                 (own.status, own.error, own.is_declined) = (StepStatus::Pending, None, false);
+                own.drawing = Drawing::None;
+            }
+            if matches!(own.drawing, Drawing::Failed(_)) {
+                own.drawing = Drawing::None;
             }
         }
         if self.check != Check::Passed {
@@ -278,6 +285,11 @@ impl Run {
                     step.text = content.map(|text| excerpt(text, MAX_OUTPUT));
                     (step.status, step.call, step.args_hash) = (StepStatus::Running, Some(newest), None);
                     step.attempts += 1;
+                }
+            }
+            Some(Purpose::Drawing(id)) => {
+                if let Some(step) = self.find_step(&id) {
+                    step.drawing = Drawing::Running;
                 }
             }
             None => {}
@@ -309,6 +321,7 @@ impl Run {
             output: String::new(),
             text: None,
             is_declined: false,
+            drawing: Drawing::None,
         }));
     }
 
@@ -342,6 +355,16 @@ impl Run {
                 self.report = Some(Self::path(&self.id, REPORT));
             }
             Some(Purpose::Step(_)) => self.step_completed(call, &name, outcome, output),
+            Some(Purpose::Drawing(id)) => {
+                let output = excerpt(&output, 1_000);
+                if let Some(step) = self.find_step(&id) {
+                    step.drawing = match name.as_str() {
+                        ARTIFACT if outcome.is_error() => Drawing::Failed(output),
+                        ARTIFACT => Drawing::Stored,
+                        _ => Drawing::of(outcome, output),
+                    };
+                }
+            }
             _ => {}
         }
     }
@@ -373,6 +396,10 @@ impl Run {
 
     fn step_of(&mut self, call: &CallId) -> Option<&mut StepState> {
         let Some(Purpose::Step(id)) = Purpose::of(call) else { return None };
+        self.find_step(&id)
+    }
+
+    fn find_step(&mut self, id: &str) -> Option<&mut StepState> {
         self.steps.iter_mut().find(|own| own.step.id == id)
     }
 
