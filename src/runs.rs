@@ -10,6 +10,7 @@
 
 mod call;
 mod decision;
+mod drawing;
 mod fold;
 mod model;
 mod plan;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use call::{ARTIFACT, PLAN};
 pub use decision::Next;
+pub use drawing::is_mermaid;
 pub use fold::{KINDS, Run, StepStatus};
 pub use model::RunModel;
 pub use plan::{Plan, PlanSource, Step, StepType};

@@ -6,6 +6,8 @@ use crate::types::{CallId, SessionId};
 pub const PLAN: &str = "run_plan";
 /// The tool that writes a file of the run.
 pub const ARTIFACT: &str = "run_artifact";
+/// The tool of a runner that renders a diagram.
+pub const DIAGRAM: &str = "local_diagram";
 
 /// What a call of a run is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub enum Purpose {
     Plan,
     /// It does this step.
     Step(String),
+    /// It renders the diagram of this step, or stores what was rendered.
+    Drawing(String),
     /// It verifies what the run has changed.
     Verify,
     /// It writes the report.
@@ -28,6 +32,7 @@ impl Purpose {
             Self::Context => "context",
             Self::Plan => "plan",
             Self::Step(_) => "step",
+            Self::Drawing(_) => "drawing",
             Self::Verify => "verify",
             Self::Report => "report",
         }
@@ -37,7 +42,7 @@ impl Purpose {
     pub fn call_id(&self, run: &SessionId, n: u32) -> CallId {
         let base = format!("{run}.{}.{n}", self.name());
         match self {
-            Self::Step(id) => format!("{base}.{id}").into(),
+            Self::Step(id) | Self::Drawing(id) => format!("{base}.{id}").into(),
             _ => base.into(),
         }
     }
@@ -50,6 +55,7 @@ impl Purpose {
             ("context", None) => Self::Context,
             ("plan", None) => Self::Plan,
             ("step", Some(id)) => Self::Step(id.to_owned()),
+            ("drawing", Some(id)) => Self::Drawing(id.to_owned()),
             ("verify", None) => Self::Verify,
             ("report", None) => Self::Report,
             _ => return None,
@@ -65,8 +71,8 @@ mod tests {
     #[test]
     fn the_id_of_a_call_names_its_purpose() {
         let run: SessionId = format!("run_{}", "0".repeat(32)).as_str().into();
-        let step = Purpose::Step("s".repeat(64));
-        for purpose in [Purpose::Context, Purpose::Plan, step, Purpose::Verify, Purpose::Report] {
+        let (step, drawing) = (Purpose::Step("s".repeat(64)), Purpose::Drawing("s".repeat(64)));
+        for purpose in [Purpose::Context, Purpose::Plan, step, drawing, Purpose::Verify, Purpose::Report] {
             let call = purpose.call_id(&run, 4_000_000_000);
             assert!(id::is_valid(&call), "{call}");
             assert_eq!(Purpose::of(&call), Some(purpose));

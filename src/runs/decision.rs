@@ -1,5 +1,7 @@
 //! Decides what a run does next.
 
+use super::call::DIAGRAM;
+use super::drawing::Drawing;
 use super::fold::{Check, Run, StepState, StepStatus};
 use super::plan::{Step, StepType};
 use crate::types::{OnDecline, StopReason, TurnStatus};
@@ -12,7 +14,7 @@ const MAX_REPAIRS: u32 = 2;
 pub(super) const CONTEXT: [&str; 4] = ["local_repo_tree", "local_repo_map", "local_git_status", "local_read"];
 
 /// What a run does next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Next<'a> {
     /// It calls these tools, which read the project.
     Context(Vec<&'static str>),
@@ -20,6 +22,8 @@ pub enum Next<'a> {
     Plan,
     /// It does these steps side by side.
     Steps(Vec<&'a Step>),
+    /// It renders the diagrams of these steps, or stores what was rendered.
+    Draw(Vec<&'a StepState>),
     /// It verifies what it has changed.
     Verify,
     /// It asks the model to repair what this output of the verification shows.
@@ -82,6 +86,10 @@ impl Run {
                     if !wave.is_empty() {
                         return Next::Steps(wave.into_iter().map(|own| &own.step).collect());
                     }
+                    let drawings = self.drawings(has(DIAGRAM));
+                    if !drawings.is_empty() {
+                        return Next::Draw(drawings);
+                    }
                 }
             }
         }
@@ -108,6 +116,18 @@ impl Run {
         let mut has_model = false;
         wave.retain(|own| own.step.kind != StepType::Model || !std::mem::replace(&mut has_model, true));
         wave
+    }
+
+    /// Returns the steps whose diagrams are to be rendered, if that is possible, or stored.
+    fn drawings(&self, renders: bool) -> Vec<&StepState> {
+        let is_due = |own: &&StepState| match own.drawing {
+            Drawing::None => {
+                renders && own.step.kind == StepType::Diagram && own.status == StepStatus::Succeeded
+            }
+            Drawing::Rendered(_) => true,
+            Drawing::Running | Drawing::Stored | Drawing::Failed(_) => false,
+        };
+        self.steps.iter().filter(is_due).collect()
     }
 
     /// Returns why the run has failed.

@@ -1,6 +1,7 @@
 //! The state of a run, which follows from the log of its session.
 
 use super::call::{ARTIFACT, Purpose};
+use super::drawing::Drawing;
 use super::plan::{Plan, PlanSource, Step, of_args};
 use crate::types::{
     CallId, DenyReason, EventKind, OnDecline, Record, RunApprovals, RunSpec, RunTurn, SessionId, StopReason,
@@ -66,6 +67,8 @@ pub struct StepState {
     pub is_declined: bool,
     /// Whether a retry does it again because its earlier call did not succeed.
     pub is_repeated: bool,
+    /// How far the rendering of its diagram is.
+    pub drawing: Drawing,
 }
 
 /// The result of the newest verification.
@@ -259,6 +262,10 @@ impl Run {
                 again.insert(step.id.clone());
                 own.is_repeated = own.attempts > 0 && own.status != StepStatus::Succeeded;
                 (own.status, own.error, own.is_declined) = (StepStatus::Pending, None, false);
+                own.drawing = Drawing::None;
+            }
+            if matches!(own.drawing, Drawing::Failed(_)) {
+                own.drawing = Drawing::None;
             }
         }
         if self.check != Check::Passed {
@@ -281,6 +288,11 @@ impl Run {
                     step.text = content.map(|text| excerpt(text, MAX_OUTPUT));
                     (step.status, step.call, step.args_hash) = (StepStatus::Running, Some(newest), None);
                     step.attempts += 1;
+                }
+            }
+            Some(Purpose::Drawing(id)) => {
+                if let Some(step) = self.find_step(&id) {
+                    step.drawing = Drawing::Running;
                 }
             }
             None => {}
@@ -313,6 +325,7 @@ impl Run {
             text: None,
             is_declined: false,
             is_repeated: false,
+            drawing: Drawing::None,
         }));
     }
 
@@ -346,6 +359,16 @@ impl Run {
                 self.report = Some(Self::path(&self.id, REPORT));
             }
             Some(Purpose::Step(_)) => self.step_completed(call, &name, outcome, output),
+            Some(Purpose::Drawing(id)) => {
+                let output = excerpt(&output, 1_000);
+                if let Some(step) = self.find_step(&id) {
+                    step.drawing = match name.as_str() {
+                        ARTIFACT if outcome.is_error() => Drawing::Failed(output),
+                        ARTIFACT => Drawing::Stored,
+                        _ => Drawing::of(outcome, output),
+                    };
+                }
+            }
             _ => {}
         }
     }
@@ -377,6 +400,10 @@ impl Run {
 
     fn step_of(&mut self, call: &CallId) -> Option<&mut StepState> {
         let Some(Purpose::Step(id)) = Purpose::of(call) else { return None };
+        self.find_step(&id)
+    }
+
+    fn find_step(&mut self, id: &str) -> Option<&mut StepState> {
         self.steps.iter_mut().find(|own| own.step.id == id)
     }
 

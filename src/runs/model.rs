@@ -1,8 +1,9 @@
 //! The model of a run's session: responds with the calls that come next.
 
-use super::call::{ARTIFACT, PLAN, Purpose};
+use super::call::{ARTIFACT, DIAGRAM, PLAN, Purpose};
 use super::decision::Next;
-use super::fold::{REPORT, Run};
+use super::drawing::Drawing;
+use super::fold::{REPORT, Run, StepState};
 use super::plan::{Plan, PlanSource, Step, StepType};
 use super::prompt;
 use crate::ports::Model;
@@ -92,6 +93,7 @@ impl Decision {
                 }
                 calls
             }
+            Next::Draw(steps) => steps.into_iter().map(drawing).collect(),
             Next::Verify => {
                 self.verify.clone().into_iter().map(|tool| (Purpose::Verify, tool, json!({}))).collect()
             }
@@ -156,6 +158,19 @@ impl Decision {
         }
         Err(ModelError::new(ModelErrorKind::Cut, "the model's stream ended before the response was complete"))
     }
+}
+
+/// Returns the call that renders the diagram of a step, or stores what was rendered.
+fn drawing(own: &StepState) -> (Purpose, String, Value) {
+    let (tool, args) = match &own.drawing {
+        Drawing::Rendered(svg) => {
+            let mut args = svg.clone();
+            args["name"] = json!(own.step.drawing());
+            (ARTIFACT, args)
+        }
+        _ => (DIAGRAM, json!({ "source": own.step.content })),
+    };
+    (Purpose::Drawing(own.step.id.clone()), tool.to_owned(), args)
 }
 
 /// Returns the call that records a plan.

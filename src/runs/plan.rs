@@ -174,8 +174,7 @@ impl Step {
         match self.kind {
             StepType::Command => has(&self.command),
             StepType::Patch => has(&self.patch) || (has(&self.path) && self.content.is_some()),
-            StepType::Note => has(&self.content),
-            StepType::Diagram => self.content.as_deref().is_some_and(is_mermaid),
+            StepType::Note | StepType::Diagram => has(&self.content),
             StepType::Model | StepType::Agent => has(&self.prompt),
         }
     }
@@ -189,31 +188,11 @@ impl Step {
         };
         Some(format!("{}.{ending}", self.id))
     }
-}
 
-/// Returns whether the first line of a text that is no comment begins a diagram of Mermaid.
-fn is_mermaid(text: &str) -> bool {
-    const KINDS: [&str; 16] = [
-        "architecture-beta",
-        "block-beta",
-        "classDiagram",
-        "erDiagram",
-        "flowchart",
-        "gantt",
-        "gitGraph",
-        "graph",
-        "journey",
-        "mindmap",
-        "pie",
-        "quadrantChart",
-        "requirementDiagram",
-        "sequenceDiagram",
-        "stateDiagram",
-        "timeline",
-    ];
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("%%"));
-    let word = lines.next().and_then(|line| line.split_whitespace().next()).unwrap_or_default();
-    KINDS.contains(&word.trim_end_matches("-v2"))
+    /// Returns the name of the file with the rendered diagram of the step.
+    pub(super) fn drawing(&self) -> String {
+        format!("{}.svg", self.id)
+    }
 }
 
 /// Reads the plan from the arguments of a call of [`PLAN`](super::PLAN).

@@ -8,7 +8,7 @@ use crate::types::call::untrusted;
 const FORM: &str = r#"Answer with one JSON object and nothing else: {"steps": [...]}. Each step has:
 - "id": unique, 1 to 64 of A-Z a-z 0-9 _ -
 - "title": a few words
-- "type": "command" (with "command", for the shell), "patch" (with "patch", a unified diff; or with "path" and "content", the whole new file), "note" (with "content"), "diagram" (with "content", in Mermaid), "model" (with "prompt": you are asked for a text, which becomes a file), or "agent" (with "prompt" and "agent", the kind of subagent)
+- "type": "command" (with "command", for the shell), "patch" (with "patch", a unified diff; or with "path" and "content", the whole new file), "note" (with "content"), "diagram" (with "content", in Mermaid: the type of the diagram first), "model" (with "prompt": you are asked for a text, which becomes a file), or "agent" (with "prompt" and "agent", the kind of subagent)
 - "needs_approval": true if a person should look at it before it runs
 - "depends_on": ids of the steps that must succeed before; steps that do not depend on each other may run side by side
 The changes are verified by the project's own checks after each step that writes, so plan no such step."#;

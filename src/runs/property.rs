@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::call::Purpose;
+use super::call::{DIAGRAM, Purpose};
+use super::drawing::Drawing;
 use super::tests::{Stage, good};
 use super::{ARTIFACT, About, Next, Plan, PlanSource, RunStatus, StepStatus, StepType};
 use crate::types::{DenyReason, OnDecline, RunApprovals, StopReason, ToolOutcome, TurnStatus};
@@ -20,7 +21,7 @@ struct Drawn {
 }
 
 fn drawn() -> impl Strategy<Value = Drawn> {
-    (0..3u8, any::<bool>(), vec(any::<Index>(), 0..3), 0..12u8)
+    (0..4u8, any::<bool>(), vec(any::<Index>(), 0..3), 0..12u8)
         .prop_map(|(kind, gated, after, outcome)| Drawn { kind, gated, after, outcome })
 }
 
@@ -42,7 +43,7 @@ fn plan(steps: &[Drawn]) -> Plan {
             let after =
                 drawn.after.iter().filter(|_| n > 0).map(|index| format!("s{}", index.index(n.max(1))));
             let after: BTreeSet<_> = after.collect();
-            let kind = ["command", "patch", "note"][drawn.kind as usize];
+            let kind = ["command", "patch", "note", "diagram"][drawn.kind as usize];
             json!({
                 "id": format!("s{n}"), "type": kind, "needs_approval": drawn.gated, "depends_on": after,
                 "command": "c", "patch": "p", "content": "n",
@@ -70,7 +71,7 @@ proptest! {
             rounds += 1;
             prop_assert!(rounds < 200, "the run does not end");
             let run = stage.read();
-            match run.next(|_| false, verifies) {
+            match run.next(|tool| tool == DIAGRAM, verifies) {
                 Next::Steps(wave) => {
                     let gated: BTreeSet<bool> = wave.iter().map(|step| step.needs_approval).collect();
                     prop_assert_eq!(gated.len(), 1, "approvals have a wave of their own");
@@ -87,8 +88,22 @@ proptest! {
                         if !matches!(outcome, ToolOutcome::Denied { .. }) {
                             ran.push(step.id.clone());
                         }
-                        let tool = if step.kind == StepType::Note { ARTIFACT } else { "local_shell" };
+                        let is_file = matches!(step.kind, StepType::Note | StepType::Diagram);
+                        let tool = if is_file { ARTIFACT } else { "local_shell" };
                         stage.call(&Purpose::Step(step.id.clone()), tool, outcome);
+                    }
+                }
+                Next::Draw(wave) => {
+                    for own in wave {
+                        prop_assert_eq!(own.status, StepStatus::Succeeded);
+                        let tool = match own.drawing {
+                            Drawing::Rendered(_) => ARTIFACT,
+                            _ => DIAGRAM,
+                        };
+                        // Some are not rendered, and others are not stored.
+                        let fails = own.step.id.len() % 2 == usize::from(tool == ARTIFACT);
+                        let outcome = if fails { ToolOutcome::failure("no") } else { good("<svg/>") };
+                        stage.call(&Purpose::Drawing(own.step.id.clone()), tool, outcome);
                     }
                 }
                 Next::Verify => {

@@ -1,5 +1,6 @@
 //! The report of a run: what was asked, done, changed, verified, and is left. It follows from the outcomes alone.
 
+use super::drawing::Drawing;
 use super::fold::{Check, Run, StepState, StepStatus, excerpt};
 use super::plan::{PlanSource, StepType};
 
@@ -49,7 +50,14 @@ impl Run {
     fn change(&self, own: &StepState) -> Option<String> {
         let step = &own.step;
         Some(match (step.kind, step.file()) {
-            (_, Some(name)) => format!("- `{}` in the workspace", Self::path(&self.id, &name)),
+            (_, Some(name)) => {
+                let drawing = match &own.drawing {
+                    Drawing::Stored => format!(", rendered as `{}`", step.drawing()),
+                    Drawing::Failed(why) => format!(", not rendered: {}", why.replace('\n', " ")),
+                    Drawing::None | Drawing::Running | Drawing::Rendered(_) => String::new(),
+                };
+                format!("- `{}` in the workspace{drawing}", Self::path(&self.id, &name))
+            }
             (StepType::Patch, _) => match (&step.path, &step.patch) {
                 (Some(path), None) => format!("- `{path}`"),
                 (_, patch) => {

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::call::Purpose;
+use super::drawing::Drawing;
 use super::fold::{Check, Run, StepStatus};
-use super::{About, Next, Plan, PlanSource, RunPhase, RunStatus, StepType};
+use super::{About, Next, Plan, PlanSource, RunPhase, RunStatus, StepType, is_mermaid};
 use crate::types::{
     CallId, DenyReason, Effect, EventKind, Message, OnDecline, Part, Role, RunApprovals, RunTurn, StopReason,
     Timestamp, ToolOutcome, TurnEnd, TurnStatus,
@@ -87,6 +88,9 @@ impl Stage {
     pub fn next(&self) -> String {
         match self.read().next(|_| true, true) {
             Next::Steps(steps) => steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>().join(" "),
+            Next::Draw(steps) => {
+                format!("Draw {}", steps.iter().map(|own| own.step.id.as_str()).collect::<Vec<_>>().join(" "))
+            }
             other => format!("{other:?}"),
         }
     }
@@ -144,7 +148,7 @@ fn a_text_without_a_valid_plan_has_none() {
         steps(json!([{"id": "a", "type": "dance"}])),
         steps(json!([{"id": "a", "type": "command", "command": " "}])),
         steps(json!([{"id": "a", "type": "patch", "path": "x"}])),
-        steps(json!([{"id": "a", "type": "diagram", "content": "A --> B"}])),
+        steps(json!([{"id": "a", "type": "diagram", "content": " "}])),
         steps(json!((0..51).map(|n| command(&format!("s{n}"), &[])).collect::<Vec<_>>())),
         "{".repeat(10_000),
     ] {
@@ -154,14 +158,98 @@ fn a_text_without_a_valid_plan_has_none() {
 }
 
 #[test]
-fn a_diagram_begins_with_its_kind() {
-    let plan = |content: &str| {
-        find(&json!({"steps": [{"id": "d", "type": "diagram", "content": content}]}).to_string())
-    };
-    for content in ["graph TD\nA-->B", "%% drawn\n\nsequenceDiagram\nA->>B: x", "stateDiagram-v2\n[*] --> A"]
-    {
-        assert_eq!(plan(content).unwrap().steps[0].file(), Some("d.mmd".to_owned()));
+fn a_diagram_begins_with_its_type() {
+    for source in [
+        "graph TD\nA-->B",
+        "%% drawn\n\nsequenceDiagram\nA->>B: x",
+        "stateDiagram-v2\n[*] --> A",
+        "---\ntitle: x\n---\n%%{init: {}}%%\n  gitGraph:\n  commit",
+        "C4Context",
+        "xychart-beta\nline [1, 2]",
+    ] {
+        assert!(is_mermaid(source), "{source}");
     }
+    for source in ["A --> B", "", "%% graph TD", "---\ngraph TD", "graphs TD", "```mermaid\ngraph TD\n```"] {
+        assert!(!is_mermaid(source), "{source}");
+    }
+}
+
+/// A run with a note and two diagrams that are written.
+fn drawn() -> Stage {
+    let mut stage = Stage::new(RunApprovals::Plan, OnDecline::Skip);
+    let diagram = |id: &str| json!({"id": id, "type": "diagram", "content": "graph TD\nA-->B"});
+    let note = json!({"id": "n", "type": "note", "content": "x"});
+    stage.plan(&plan_of(&[diagram("a"), diagram("b"), note]));
+    assert_eq!(stage.next(), "a b n");
+    for id in ["a", "b", "n"] {
+        stage.call(&Purpose::Step(id.to_owned()), super::ARTIFACT, good("wrote"));
+    }
+    stage
+}
+
+#[test]
+fn diagrams_are_rendered_and_stored_after_the_steps() {
+    let mut stage = drawn();
+    let drawing = |id: &str| Purpose::Drawing(id.to_owned());
+    assert_eq!(stage.next(), "Draw a b");
+    let call = stage.start(&drawing("a"), "local_diagram", json!({}));
+    let waits = EventKind::ToolSuspended {
+        call_id: call.clone(),
+        name: "local_diagram".into(),
+        kind: crate::types::WaitKind::External,
+        payload: json!({}),
+        expires_at: Timestamp(9),
+    };
+    stage.run.apply(waits);
+    assert!(stage.statuses().iter().all(|(_, status)| *status == StepStatus::Succeeded));
+    stage.complete(&call, good("<svg/>"));
+    let artifact = crate::types::ArtifactRef {
+        r#ref: "art_1".into(),
+        bytes: 20_000,
+        mime_type: "text/plain".into(),
+        preview: "<svg xmlns".into(),
+        expires_at: None,
+    };
+    stage.call(&drawing("b"), "local_diagram", ToolOutcome::Artifact { result: artifact });
+    assert_eq!(stage.next(), "Draw a b", "stores them");
+    let stores = |stage: &Stage| match stage.read().next(|_| true, true) {
+        Next::Draw(steps) => steps.into_iter().map(|own| own.drawing.clone()).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        stores(&stage),
+        [Drawing::Rendered(json!({"content": "<svg/>"})), Drawing::Rendered(json!({"artifact": "art_1"}))]
+    );
+    stage.call(&drawing("a"), super::ARTIFACT, good("wrote"));
+    stage.call(&drawing("b"), super::ARTIFACT, good("wrote"));
+    assert_eq!(stage.next(), "Report");
+    let view = stage.read().view(About::default());
+    assert_eq!(view.steps[0].files, ["runs/run_1/a.mmd", "runs/run_1/a.svg"]);
+    assert_eq!(view.steps[2].files, ["runs/run_1/n.md"]);
+    assert!(stage.read().report().contains("`runs/run_1/b.mmd` in the workspace, rendered as `b.svg`"));
+}
+
+#[test]
+fn a_diagram_that_is_not_rendered_fails_no_run_and_a_retry_renders_it() {
+    let mut stage = drawn();
+    let run = stage.read();
+    assert!(matches!(run.next(|_| false, true), Next::Report), "nothing renders it");
+    for (id, outcome) in [("a", ToolOutcome::failure("no arrow")), ("b", good("[no output]"))] {
+        stage.call(&Purpose::Drawing(id.to_owned()), "local_diagram", outcome);
+    }
+    assert_eq!(stage.next(), "Report");
+    let report = stage.read().report();
+    assert!(report.contains("Succeeded."), "{report}");
+    assert!(report.contains("a.mmd` in the workspace, not rendered: Error: no arrow\n"), "{report}");
+    assert!(
+        report.contains("b.mmd` in the workspace, not rendered: the runner returned no SVG\n"),
+        "{report}"
+    );
+    stage.end(TurnStatus::Completed, StopReason::End);
+    let view = stage.read().view(About::default());
+    assert_eq!((view.status, view.steps[0].files.len()), (RunStatus::Succeeded, 1));
+    stage.retry(None);
+    assert_eq!(stage.next(), "Draw a b");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A run as clients see it.
 
 use super::decision::RunError;
+use super::drawing::Drawing;
 use super::fold::{Check, Run, StepState, StepStatus};
 use super::plan::{PlanSource, StepType};
 use crate::types::{AgentId, CallId, RunSpec, SessionId, Timestamp, TurnStatus, Usage, UserId};
@@ -178,6 +179,7 @@ impl Run {
 
     fn view_of(&self, own: &StepState) -> StepView {
         let file = own.step.file().filter(|_| own.status == StepStatus::Succeeded);
+        let drawing = (own.drawing == Drawing::Stored).then(|| own.step.drawing());
         StepView {
             id: own.step.id.clone(),
             title: own.step.title.clone(),
@@ -189,7 +191,7 @@ impl Run {
             args_hash: own.args_hash.clone(),
             error: own.error.clone(),
             attempts: own.attempts,
-            files: file.map(|name| Self::path(&self.id, &name)).into_iter().collect(),
+            files: file.into_iter().chain(drawing).map(|name| Self::path(&self.id, &name)).collect(),
         }
     }
 

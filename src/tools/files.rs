@@ -9,7 +9,9 @@ mod write;
 
 use crate::agent::{DynTool, Tool, ToolContext, ToolError};
 use crate::ports::{Clock, FileError, Log, filesystem::MAX_FILE};
-use crate::types::{Effect, FilePath, PathError, PathPrefix, WorkspaceKind, json::from_value};
+use crate::types::{
+    Effect, FilePath, PathError, PathPrefix, SpecName, WorkspaceKind, json::from_value, spec,
+};
 use crate::workspace::{
     Workspace, Workspaces,
     pace::{Pace, SearchLimits},
@@ -195,6 +197,16 @@ fn folder(text: Option<&str>) -> Result<PathPrefix, ToolError> {
 
 fn bad(text: &str, error: PathError) -> ToolError {
     ToolError::new(format!("`{}` is not a valid path: {error}", text.escape_debug()))
+}
+
+/// Returns what the result of a write says about the content: for a spec, its problems; otherwise nothing.
+fn checked(path: &FilePath, content: &[u8]) -> String {
+    let Some(name) = SpecName::of_path(path.as_str()) else { return String::new() };
+    let problems = spec::problems(&name, content);
+    if problems.is_empty() {
+        return "; the spec is valid".to_owned();
+    }
+    format!("; the spec is not valid: {}", problems.join("; "))
 }
 
 /// Returns the resource key of a path, the same for all spellings of the path.

@@ -2,8 +2,9 @@
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, Log, filesystem::Precondition};
-use crate::runs::{ARTIFACT, PLAN, Run};
-use crate::types::{Category, Effect, FilePath};
+use crate::runs::{ARTIFACT, PLAN, Run, is_mermaid};
+use crate::session::artifacts::ArtifactError;
+use crate::types::{ArtifactId, Category, Effect, FilePath};
 use crate::workspace::Workspaces;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,7 +50,9 @@ pub struct Artifact {
     /// The name of the file.
     name: String,
     /// The content.
-    content: String,
+    content: Option<String>,
+    /// The artifact of the session that has the content, in its place.
+    artifact: Option<ArtifactId>,
 }
 
 impl Tool for RunArtifact {
@@ -67,9 +70,23 @@ impl Tool for RunArtifact {
     async fn run(&self, args: Artifact, cx: ToolContext) -> Result<String, ToolError> {
         let path = FilePath::parse(&Run::path(&cx.session, &args.name))
             .map_err(|error| ToolError::permanent(error.to_string()))?;
+        let content = match (&args.content, &args.artifact) {
+            (Some(text), _) if args.name.ends_with(".mmd") && !is_mermaid(text) => {
+                return Err(ToolError::new(
+                    "the content is no diagram of Mermaid: it does not begin with a type of diagram, such as `flowchart TD`",
+                ));
+            }
+            (Some(text), _) => text.clone().into(),
+            (None, Some(id)) => {
+                let failed = |error: ArtifactError| ToolError::new(error.to_string());
+                let pointer = cx.artifacts.find(id).map_err(failed)?;
+                cx.artifacts.read(&pointer, None).await.map_err(failed)?
+            }
+            (None, None) => return Err(ToolError::new("the content is missing")),
+        };
         let gate = cx.gate.clone();
         let files = self.files.open_for(&cx.workspace, Some(Rc::new(move || gate.is_open())));
-        match files.write(&path, args.content.into(), &Precondition::Any).await {
+        match files.write(&path, content, &Precondition::Any).await {
             Ok(entry) => Ok(format!("wrote {} bytes to {path}", entry.bytes)),
             Err(FileError::Unavailable(cause)) => {
                 self.log.line(&json!({

@@ -328,3 +328,33 @@ fn tools_declare_their_effects() {
         }
     }
 }
+
+#[test]
+fn a_spec_that_the_model_writes_is_checked() {
+    let stage = stage();
+    let first = "# Goal\n# Constraints\n";
+    let results = said(
+        &stage,
+        "t1",
+        &[
+            ("write_file", json!({"path": "specs/tea.md", "content": first})),
+            ("write_file", json!({"path": "specs/tea.md", "content": first, "overwrite": false})),
+            (
+                "edit_file",
+                json!({"path": "specs/tea.md", "old_string": "# Con", "new_string": "# Acceptance\n# Con"}),
+            ),
+            ("edit_file", json!({"path": "specs/tea.md", "old_string": "# Goal\n", "new_string": ""})),
+            ("write_file", json!({"path": "notes/tea.md", "content": first})),
+        ],
+    );
+    assert_eq!(
+        results,
+        [
+            "wrote 21 bytes to specs/tea.md; the spec is not valid: no heading contains \"acceptance\"",
+            "specs/tea.md already has exactly this content; the spec is not valid: no heading contains \"acceptance\"",
+            "replaced 1 occurrence in specs/tea.md, now 34 bytes; the spec is valid",
+            "replaced 1 occurrence in specs/tea.md, now 27 bytes; the spec is not valid: no heading starts with \"goal\"",
+            "wrote 21 bytes to notes/tea.md",
+        ]
+    );
+}

@@ -1,6 +1,6 @@
 //! Specs in the real Worker: stored, checked, and written by a model.
 
-use crate::support::{Client, Script, Server, World, shared};
+use crate::support::{Client, Script, Server, World, log, log::of_type, shared};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -174,4 +174,30 @@ fn nothing_is_stored_if_the_model_fails_or_a_limit_is_reached() {
     );
     assert_eq!(world.received("m").len(), 2);
     assert_eq!(names(&client, ""), [""; 0]);
+}
+
+#[test]
+fn a_session_reads_the_problems_of_a_spec_that_it_writes() {
+    let client = tenant(shared(), "spec-session", &json!({}));
+    let turn = |said: &str| {
+        let message = json!({ "content": said });
+        client.post("/v1/sessions/writer/messages", message).expect(200);
+        let records = log::records(&client, "writer");
+        let last = of_type(&records, "tool.completed").last().unwrap()["result"].clone();
+        last.as_str().unwrap().to_owned()
+    };
+    let write = |text: &str, overwrite: bool| {
+        let args = json!({ "path": "specs/tea.md", "content": text, "overwrite": overwrite });
+        turn(&format!("/tool write_file {args}"))
+    };
+    let problem = "; the spec is not valid: no heading contains \"acceptance\"";
+    let invalid = write("# Goal\n# Constraints\n", false);
+    assert!(invalid.ends_with(problem), "{invalid}");
+    assert_eq!(names(&client, ""), ["tea"], "it is stored all the same");
+    let args = json!({ "path": "specs/tea.md", "old_string": "# Con", "new_string": "# Acceptance\n# Con" });
+    let edited = turn(&format!("/tool edit_file {args}"));
+    assert!(edited.ends_with("; the spec is valid"), "{edited}");
+    assert_eq!(check(&client, "tea", ""), json!({ "ok": true, "problems": [] }));
+    let broken = write("# Goal\n# Constraints\n", true);
+    assert!(broken.ends_with(problem), "{broken}");
 }

@@ -123,6 +123,17 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_result_can_be_kept_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let mut output = Output::new(&root, "call_1");
+        output.keep(50_000);
+        output.push(&[b'a'; 50_000]).unwrap();
+        assert_eq!(output.finish().len(), 50_000);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn the_file_is_not_written_through_a_link() {
         let outside = tempfile::tempdir().unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! The tools that the runner offers, a file for each kind.
 
 mod commands;
+mod diagram;
 mod patch;
 mod read;
 mod search;
@@ -54,6 +55,8 @@ enum Kind {
     WriteWorkspace,
     /// In the process of the call, which may also change the folder.
     Write(fn(Value, &Root) -> Result<String, ToolError>),
+    /// As `Write`, with a result that is not shortened.
+    Render(fn(Value, &Root) -> Result<String, ToolError>),
     /// As a program that only reads.
     Inspect(fn(&Commands, Value) -> Result<Vec<String>, ToolError>),
     /// As a program that may change the folder.
@@ -161,6 +164,18 @@ pub const TOOLS: &[LocalTool] = &[
         kind: Kind::Write(patch::apply),
     },
     LocalTool {
+        name: "local_diagram",
+        description: "Renders a diagram in Mermaid as SVG: into a file of the user's folder, or else as the result.",
+        category: "edit",
+        effect: "local_write",
+        args: &[
+            ("source", "string", "The diagram in Mermaid."),
+            ("path", "string", "Path of the file in the folder, which ends with .svg."),
+        ],
+        required: 1,
+        kind: Kind::Render(diagram::diagram),
+    },
+    LocalTool {
         name: "local_shell",
         description: "Runs a command of the shell in the user's folder, without input, and returns its output.",
         category: "execute",
@@ -235,7 +250,11 @@ impl LocalTool {
 impl Tool {
     /// Returns the length of a result that is passed on as a whole, in bytes; `None` for the usual one.
     pub fn whole_output(&self) -> Option<usize> {
-        matches!(self.kind, Kind::ReadWorkspace | Kind::WriteWorkspace).then_some(workspace::MAX_RESULT)
+        match self.kind {
+            Kind::ReadWorkspace | Kind::WriteWorkspace => Some(workspace::MAX_RESULT),
+            Kind::Render(_) => Some(diagram::MAX_RESULT),
+            _ => None,
+        }
     }
 
     /// Returns whether a call may be repeated, because it changes nothing.
@@ -259,7 +278,7 @@ impl Tool {
             Kind::Read(_) | Kind::ReadWorkspace => {
                 (Work::Tool { name: self.name.to_owned(), args }, reach(false, false))
             }
-            Kind::Write(_) | Kind::WriteWorkspace => {
+            Kind::Write(_) | Kind::Render(_) | Kind::WriteWorkspace => {
                 (Work::Tool { name: self.name.to_owned(), args }, reach(true, false))
             }
             Kind::Inspect(command) => (Work::Command(command(commands, args)?), reach(false, true)),
@@ -276,7 +295,7 @@ impl Tool {
 /// Wrong arguments, and those of the tool.
 pub fn compute(name: &str, args: &Value, root: &Root) -> Result<String, ToolError> {
     match find(name).map(|tool| tool.kind) {
-        Some(Kind::Read(run) | Kind::Write(run)) => run(args.clone(), root),
+        Some(Kind::Read(run) | Kind::Write(run) | Kind::Render(run)) => run(args.clone(), root),
         Some(Kind::ReadWorkspace | Kind::WriteWorkspace) => workspace::run(name, args.clone(), root),
         _ => Err(ToolError::Other(format!("the runner has no tool {name}"))),
     }

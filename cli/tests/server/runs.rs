@@ -165,6 +165,65 @@ fn a_run_without_a_terminal_waits_and_is_continued() {
     project.cli.run(&["runs", "approve", id, "fix", "--decline"]).expect(3);
 }
 
+/// Reads a file of a run from the workspace; `None` if there is none.
+fn file(project: &Project, id: &str, name: &str) -> Option<String> {
+    let path = format!("runs/{id}/{name}");
+    let read = project.cli.run(&["files", "get", &path, "--agent", "coder"]);
+    (read.code == 0).then_some(read.out)
+}
+
+#[test]
+fn the_diagrams_of_a_run_are_rendered_by_its_runner() {
+    let project = Project::new();
+    // The second picture is too long for the conversation, and the third source is malformed.
+    let edges: String = (0..60).map(|n| format!("N{n}[Node number {n}] --> N{}\n", n + 1)).collect();
+    let large = format!("flowchart TD\n{edges}");
+    let diagram =
+        |id: &str, source: &str| json!({"id": id, "title": id, "type": "diagram", "content": source});
+    let plan = json!({"steps": [
+        diagram("small", "sequenceDiagram\nAnn->>Bob: Hello"), diagram("large", &large),
+        diagram("broken", "flowchart TD\nA --"),
+    ]});
+    project.world.model.script("m", Script::text([plan.to_string().as_str()]));
+    let run = ["run", "--goal", "Draw it.", "--agent", "coder", "--root", "project", "--json"];
+    let run = project.cli.run(&run).expect(0).json();
+    let id = run["id"].as_str().unwrap();
+    assert_eq!(run["status"], "succeeded", "{run}");
+    let files = |step: usize| run["steps"][step]["files"].as_array().unwrap().len();
+    assert_eq!([files(0), files(1), files(2)], [2, 2, 1], "{run}");
+    let small = file(&project, id, "small.svg").unwrap();
+    assert!(small.starts_with("<svg") && small.contains("Hello"), "{small}");
+    let picture = file(&project, id, "large.svg").unwrap();
+    assert!(picture.len() > 20_000, "{}", picture.len());
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(picture.contains("Node number 59") && !picture.contains("left out"), "{picture}");
+    assert_eq!(file(&project, id, "large.mmd").as_deref(), Some(large.as_str()));
+    assert_eq!(file(&project, id, "broken.svg"), None);
+    let report = file(&project, id, "report.md").unwrap();
+    assert!(report.contains("small.mmd` in the workspace, rendered as `small.svg`"), "{report}");
+    assert!(report.contains("broken.mmd` in the workspace, not rendered: Error: cannot render"), "{report}");
+
+    // A picture is never shown as a page of the server's origin.
+    let read =
+        project.world.server.client().get(&format!("/v1/workspace/files/runs/{id}/small.svg?agent=coder"));
+    assert_eq!(read.header("content-security-policy"), Some("sandbox; default-src 'none'"));
+    assert_eq!(read.header("x-content-type-options"), Some("nosniff"));
+    assert!(read.header("content-disposition").unwrap().starts_with("attachment"));
+}
+
+#[test]
+fn a_step_whose_content_is_no_diagram_fails() {
+    let project = Project::new();
+    let plan =
+        json!({"steps": [{"id": "shape", "title": "Draw it", "type": "diagram", "content": "A --> B"}]});
+    project.world.model.script("m", Script::text([plan.to_string().as_str()]));
+    let run = ["run", "--goal", "Draw it.", "--agent", "coder", "--root", "project", "--json"];
+    let run = project.cli.run(&run).expect(1).json();
+    assert_eq!((&run["status"], &run["error"]["step"]), (&json!("failed"), &json!("shape")), "{run}");
+    let message = run["error"]["message"].as_str().unwrap();
+    assert!(message.contains("does not begin with a type of diagram, such as `flowchart TD`"), "{message}");
+}
+
 #[test]
 fn a_run_is_canceled_and_retried() {
     let project = Project::new();

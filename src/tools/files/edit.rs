@@ -1,6 +1,6 @@
 //! The `edit_file` tool.
 
-use super::{FileAccess, FileToolError, Files, key, path};
+use super::{FileAccess, FileToolError, Files, checked, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{
     FileError,
@@ -57,11 +57,13 @@ pub(super) async fn apply(args: &Args, access: &FileAccess) -> Result<String, Fi
             std::str::from_utf8(&file.bytes).map_err(|_| ToolError::new(format!("`{path}` is not text")))?;
         let edited = edit(text, &args.old_string, &args.new_string, args.replace_all);
         let (edited, places) = edited.map_err(|fault| ToolError::new(format!("`{path}`: {fault}")))?;
+        let note = checked(&path, edited.as_bytes());
         // Written only if the file is unchanged since it was read, so that no concurrent change is lost.
         match files.write(&path, edited.into(), &Precondition::IfMatch(file.entry.etag)).await {
             Ok(entry) => {
                 let s = if places == 1 { "" } else { "s" };
-                return Ok(format!("replaced {places} occurrence{s} in {path}, now {} bytes", entry.bytes));
+                let bytes = entry.bytes;
+                return Ok(format!("replaced {places} occurrence{s} in {path}, now {bytes} bytes{note}"));
             }
             Err(FileError::Conflict) => {}
             Err(error) => return Err(failed(error)),

@@ -1,6 +1,6 @@
 //! The `write_file` tool.
 
-use super::{FileAccess, FileToolError, Files, key, path};
+use super::{FileAccess, FileToolError, Files, checked, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, filesystem::Precondition};
 use crate::types::{Category, Effect};
@@ -48,9 +48,11 @@ pub(super) async fn apply(args: Args, access: &FileAccess) -> Result<String, Fil
     let condition = if args.overwrite { Precondition::Any } else { Precondition::CreateOnly };
     let content = bytes::Bytes::from(args.content);
     match files.write(&path, content.clone(), &condition).await {
-        Ok(entry) => Ok(format!("wrote {} bytes to {path}", entry.bytes)),
+        Ok(entry) => Ok(format!("wrote {} bytes to {path}{}", entry.bytes, checked(&path, &content))),
         Err(FileError::Conflict) => match files.read(&path).await {
-            Ok((file, _)) if file.bytes == content => Ok(format!("{path} already has exactly this content")),
+            Ok((file, _)) if file.bytes == content => {
+                Ok(format!("{path} already has exactly this content{}", checked(&path, &content)))
+            }
             Ok((file, _)) => Err(ToolError::new(format!(
                 "`{path}` already exists, with {} bytes; read it and use edit_file, or set overwrite to \
                  replace it",
