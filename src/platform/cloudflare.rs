@@ -1,6 +1,8 @@
 //! The adapters for Cloudflare Workers. Only this folder names `worker`.
 
 mod body;
+#[cfg(feature = "containers")]
+mod container;
 mod convert;
 mod crypto;
 pub mod d1;
@@ -23,6 +25,8 @@ mod socket;
 mod sql;
 mod timeout;
 
+#[cfg(feature = "containers")]
+pub use container::RunnerContainer;
 pub use ledger::TenantObject;
 pub use object::SessionObject;
 pub use setup::{http, start};

@@ -315,7 +315,10 @@ pub fn ledger(env: &Env) -> Result<Rc<dyn Ledger>> {
 
 /// Returns the inboxes of the tenants.
 pub fn inbox(env: &Env) -> Result<Rc<dyn Inbox>> {
-    Ok(Rc::new(InboxObjects(env.durable_object("TENANT")?)))
+    let inbox = InboxObjects(env.durable_object("TENANT")?);
+    #[cfg(feature = "containers")]
+    let inbox = super::container::WakingInbox { inbox, env: env.clone() };
+    Ok(Rc::new(inbox))
 }
 
 /// Returns the blob store.
