@@ -51,6 +51,7 @@ mod questions;
 mod quotas;
 mod replay;
 mod responses;
+mod runs;
 mod scripts;
 mod settings;
 mod skill_usage;
