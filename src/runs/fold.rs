@@ -377,12 +377,18 @@ impl Run {
         let is_denied = matches!(outcome, ToolOutcome::Denied { .. });
         let Some(own) = self.step_of(call) else { return };
         let reason = |outcome: &ToolOutcome| excerpt(&outcome.model_text(), 1_000);
+        let is_canceled = match outcome {
+            ToolOutcome::Denied { denied, .. } => *denied == DenyReason::Canceled,
+            // The turn ended while the Worker wrote a file. A restart repeats such a call, so no other has this outcome.
+            ToolOutcome::Unknown { .. } => tool == ARTIFACT,
+            _ => false,
+        };
         match outcome {
             ToolOutcome::Denied { denied: DenyReason::Declined, .. } => {
                 (own.status, own.is_declined) = (StepStatus::Skipped, true);
                 own.error = Some(reason(outcome));
             }
-            ToolOutcome::Denied { denied: DenyReason::Canceled, .. } => {
+            _ if is_canceled => {
                 own.status = StepStatus::Skipped;
                 own.error = Some(reason(outcome));
             }

@@ -25,10 +25,11 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         .prop_map(|(kind, gated, after, outcome)| Drawn { kind, gated, after, outcome })
 }
 
-fn outcome(n: u8, gated: bool) -> ToolOutcome {
+fn outcome(n: u8, gated: bool, kind: StepType) -> ToolOutcome {
     match n {
         0 => ToolOutcome::failure("it broke"),
-        1 => ToolOutcome::Unknown { reason: "the runner is gone".into() },
+        // A write of a file is repeated until its outcome is known.
+        1 if kind != StepType::Note => ToolOutcome::Unknown { reason: "the runner is gone".into() },
         2 if gated => ToolOutcome::denied(DenyReason::Declined, "no"),
         _ => good("done"),
     }
@@ -84,7 +85,7 @@ proptest! {
                         }
                         let n = step.id.strip_prefix('s').and_then(|n| n.parse::<usize>().ok());
                         let of = n.and_then(|n| steps.get(n)).map_or(9, |drawn| drawn.outcome);
-                        let outcome = outcome(of, step.needs_approval);
+                        let outcome = outcome(of, step.needs_approval, step.kind);
                         if !matches!(outcome, ToolOutcome::Denied { .. }) {
                             ran.push(step.id.clone());
                         }

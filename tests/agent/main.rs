@@ -52,6 +52,7 @@ mod quotas;
 mod replay;
 mod responses;
 mod runner_workspace;
+mod runs;
 mod scripts;
 mod settings;
 mod skill_usage;

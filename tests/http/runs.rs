@@ -1,6 +1,6 @@
 //! Runs, with a client that plays the runner and people.
 
-use crate::support::{Client, Script, World, log, log::of_type};
+use crate::support::{Client, Gate, Script, World, log, log::of_type};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
@@ -102,6 +102,32 @@ impl Work {
             assert!(Instant::now() < deadline, "{run:#}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Waits for a call of a runner's tool, and answers it. The run goes on in the meantime.
+    #[track_caller]
+    fn answer(&self, name: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let call = loop {
+            let found = self.pending().into_iter().find(|call| call["name"] == name);
+            if let Some(call) = found {
+                break call["call_id"].as_str().unwrap().to_owned();
+            }
+            assert!(Instant::now() < deadline, "{:#}", self.show());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let path = format!("/v1/sessions/{}/answers/{call}", self.id);
+        let client = self.client.with_header("prefer", "respond-async");
+        client.post(&path, json!({"answer": "ok"})).expect(202);
+    }
+
+    /// Cancels the run, which takes less than a second.
+    #[track_caller]
+    fn cancel(&self) {
+        let begun = Instant::now();
+        let canceled = self.client.post(&self.path("/cancel"), json!({})).expect(200);
+        assert_eq!((&canceled["status"], &canceled["phase"]), (&json!("canceled"), &json!("done")));
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 
     fn statuses(&self) -> Vec<String> {
@@ -411,6 +437,53 @@ fn a_canceled_run_does_nothing_more() {
     assert_eq!(late.show()["status"], "canceled");
     late.client.post(&late.path("/retry"), json!({})).expect(202);
     assert_eq!(late.work(good)["status"], "succeeded");
+}
+
+#[test]
+fn a_run_is_canceled_while_its_model_responds() {
+    let world = world();
+    let text = json!({"id": "text", "type": "model", "prompt": "Describe it."});
+    let mut after = command("after", &["text"]);
+    after["needs_approval"] = json!(true);
+    let plan = plan(&[text, after]);
+
+    let gate = Gate::new();
+    world.model.script("planning", Script::text([plan.as_str()]).hold(&gate));
+    let run = Work::start(&world, "planning", &[], json!({}));
+    run.answer("local_repo_tree");
+    gate.reached();
+    let shown = run.show();
+    assert_eq!(shown["phase"], "plan", "{shown:#}");
+    run.cancel();
+    let at_end = run.log();
+    // The rest of the response goes nowhere.
+    world.wait_for_abort("planning");
+    gate.open();
+    assert_eq!((run.statuses(), run.log()), (Vec::new(), at_end));
+    run.decide("text", json!({"decision": "approve"})).expect(404);
+
+    let gate = Gate::new();
+    world.model.script("writing", Script::text([plan.as_str()]));
+    world.model.script("writing", Script::text(["It "]).hold(&gate));
+    let run = Work::start(&world, "writing", &[], json!({}));
+    run.answer("local_repo_tree");
+    gate.reached();
+    run.cancel();
+    let at_end = run.log();
+    gate.open();
+    for step in ["text", "after"] {
+        let late = run.decide(step, json!({"decision": "approve"})).expect(409);
+        assert_eq!(late["code"], "not_waiting");
+    }
+    assert_eq!(run.statuses(), ["text skipped", "after skipped"]);
+    assert_eq!(run.log(), at_end);
+    log::check(&at_end);
+
+    // A retry asks again, and the step still needs its approval.
+    world.model.script("writing", Script::text(["It adds."]));
+    run.client.post(&run.path("/retry"), json!({})).expect(202);
+    assert_eq!(run.work(good)["status"], "waiting");
+    assert_eq!(run.statuses(), ["text succeeded", "after waiting_approval"]);
 }
 
 #[test]

@@ -156,17 +156,15 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
     if !run.has_step(step) {
         return Err(Problem::not_found("step"));
     }
-    let Some(call_id) = run.call_of(step) else {
-        return Err(Problem::new(
-            ErrorCode::NotWaiting,
-            "the step has not begun, so it does not wait for an approval",
-        ));
-    };
+    let not_waiting = || Problem::new(ErrorCode::NotWaiting, "the step does not wait for an approval");
+    let call_id = run.call_of(step).ok_or_else(not_waiting)?;
     let decision = ApprovalDecision {
         args_hash: body.args_hash,
         ..decisions::decision_of(call, decision, body.reason)?
     };
-    decisions::decide(call, session, call_id, decision, ResponseMode::Receipt).await?;
+    let decided = decisions::decide(call, session, call_id, decision, ResponseMode::Receipt).await;
+    // The call of a step without an approval never waited.
+    decided.map_err(|problem| if problem.code == ErrorCode::NotFound { not_waiting() } else { problem })?;
     let call = call.again().await?;
     shown(StatusCode::OK, call.session()?)
 }
