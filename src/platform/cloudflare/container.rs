@@ -14,6 +14,7 @@ use super::{
 use crate::ports::{Clock, Inbox, Log, inbox::InboxResult};
 use crate::types::{
     AgentId, InboxCall, InboxChanges, InboxFilter, InboxNotice, InboxPosition, TenantId, Timestamp, WaitKind,
+    WorkspaceKind,
 };
 use async_trait::async_trait;
 use js_sys::{Function, Object, Reflect};
@@ -31,7 +32,7 @@ const BINDING: &str = "RUNNER";
 const SECRET: &str = "RUNNER_CONTAINERS";
 /// The variable with the address of the deployment.
 const URL: &str = "PUBLIC_URL";
-/// What the names of a runner's tools begin with.
+/// What the names of the tools of runners begin with.
 const TOOLS: &str = "local_";
 /// How long other runners have to claim a call before a container is started.
 const GRACE: Duration = Duration::from_secs(5);
@@ -84,8 +85,10 @@ fn is_free(call: &InboxCall) -> bool {
     is_local(call) && call.call.claim.is_none()
 }
 
-fn is_local(call: &InboxCall) -> bool {
-    call.call.kind == WaitKind::External && call.call.name.starts_with(TOOLS)
+/// Returns whether a call is for a runner: it has a tool of runners, or is about the folder of one.
+fn is_local(InboxCall { call, .. }: &InboxCall) -> bool {
+    let is_about_folder = call.payload["workspace"] == json!(WorkspaceKind::Runner);
+    call.kind == WaitKind::External && (call.name.starts_with(TOOLS) || is_about_folder)
 }
 
 /// The inbox of the tenants, whose calls wake containers.
