@@ -15,6 +15,7 @@
 //! | `accounts` | 13 usage and slots of tenants do not drift, and slots are within the limit · 18 the audit trail has each decision once |
 //! | `client::inbox` | 21 the inbox has the calls that wait, and its readers know them |
 //! | `claims` | 22 a call that a runner has claimed is its own |
+//! | `runs::check` | 23 a run ends, and its log, its view, its files and what its runners have done agree |
 //! | `permits`, `rules` | 14 no denied call starts · 15 no unapproved call starts · 16 `by` is who decided · 17 newer rules stay |
 //!
 //! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
@@ -45,7 +46,17 @@ use std::rc::Rc;
 pub use accounts::has_reported;
 pub use recovery::same;
 use rules::Rulebook;
-pub use view::View;
+pub use view::{Entry, View};
+
+/// Checks the final state of a world with a run, as far as its invariants are those of each session.
+pub fn check_run(world: &World) {
+    let (ledger, node): (&Ledger, _) = (&world.ledger, world.node(0));
+    let view = View::of(&node);
+    readers::log(ledger, &view);
+    calls::outcomes(ledger, &view);
+    ends::sealed(ledger, &view, &node);
+    client::inbox::check(world);
+}
 
 /// Checks the final state of a finished world.
 pub fn check(world: &World) {

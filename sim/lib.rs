@@ -16,6 +16,7 @@
 //! | `model`, `tools` | the simulated model and tools |
 //! | … `one_shot` | the model's calls outside of turns |
 //! | `ledger` | the actual runs and requests, and the trace |
+//! | `runs` | worlds whose session is a run, with clients, a model and invariants of their own |
 //! | `invariants` | the conditions that must hold |
 //! | `faults` | planted defects, which the invariants must find |
 //!
@@ -32,6 +33,7 @@ pub mod ledger;
 pub mod model;
 pub mod reader;
 pub mod run;
+pub mod runs;
 pub mod scenario;
 pub mod sched;
 pub mod sweep;
@@ -60,6 +62,8 @@ pub struct Report {
     pub spawned: u64,
     /// Number of background tasks.
     pub tasks: u64,
+    /// Whether there was a world with a run.
+    pub has_run: bool,
     /// The trace, if it was requested.
     pub trace: Vec<String>,
 }
@@ -77,8 +81,13 @@ pub fn play(seed: u64, traced: bool) -> Report {
     world.dismantle();
     let ledger = &world.ledger;
     let (waits, restarts, spawned) = (ledger.waits.get(), ledger.restarts.get(), ledger.spawned.get());
-    let (tasks, findings) = (ledger.tasks.get(), ledger.findings.take());
-    Report { seed, findings, waits, restarts, spawned, tasks, trace: ledger.trace() }
+    let (tasks, mut findings, mut trace) = (ledger.tasks.get(), ledger.findings.take(), ledger.trace());
+    let run = runs::play(seed, traced);
+    if let Some(ledger) = &run {
+        findings.extend(ledger.findings.take());
+        trace.extend(ledger.trace());
+    }
+    Report { seed, findings, waits, restarts, spawned, tasks, has_run: run.is_some(), trace }
 }
 
 impl Report {

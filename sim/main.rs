@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let jobs = number("--jobs").and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(cores);
     let started = Instant::now();
     let swept = sim::sweep::sweep(from, seeds, jobs);
-    let sim::sweep::SweepResult { failed, played, waited, restarted, spawned, tasks } = swept;
+    let sim::sweep::SweepResult { failed, played, waited, restarted, spawned, tasks, runs } = swept;
     let seconds = started.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     let rate = played as f64 / seconds;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             println!("{played} seeds from {from} on: no findings ({seconds:.1} s, {rate:.0} a second)");
             println!("turns waited for people in {waited} of them, in {restarted} of these across a restart");
             println!("subagents were spawned in {spawned} of them, in {tasks} for the background");
+            println!("a run was played in {runs} of them");
             ExitCode::SUCCESS
         }
         Some(report) => {

@@ -24,7 +24,8 @@ pub fn run(scenario: &Scenario, traced: bool) -> Rc<World> {
     world
 }
 
-fn end(world: &Rc<World>) {
+/// Runs until all clients are done, all failures have ended, and the world has settled.
+pub fn end(world: &Rc<World>) {
     if !world.run(MAX_ACTIONS_MS, |world| world.busy.get() == 0) {
         world.ledger.find(4, "a client waits forever");
     }

@@ -4,7 +4,7 @@ mod operator;
 mod people;
 mod subagents;
 
-use super::dice::Dice;
+use super::{dice::Dice, runs::RunScenario};
 use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
@@ -48,6 +48,8 @@ pub struct Scenario {
     pub context: ContextScenario,
     pub people: PeopleScenario,
     pub subagents: SubagentsScenario,
+    /// The run that the only session does, if it does one.
+    pub run: Option<RunScenario>,
     /// The source of decisions made during the run.
     pub dice: Dice,
 }
@@ -247,6 +249,7 @@ impl Scenario {
             context,
             people,
             subagents,
+            run: None,
             dice,
         }
     }

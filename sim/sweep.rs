@@ -23,13 +23,15 @@ pub struct SweepResult {
     pub spawned: u64,
     /// Number of seeds with background tasks.
     pub tasks: u64,
+    /// Number of seeds with a run.
+    pub runs: u64,
 }
 
 /// Plays `count` seeds, starting at `from`.
 pub fn sweep(from: u64, count: u64, jobs: usize) -> SweepResult {
     let (next, played, stop) = (AtomicU64::new(from), AtomicU64::new(0), AtomicBool::new(false));
     let (waited, restarted, spawned) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let tasks = AtomicU64::new(0);
+    let (tasks, runs) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -45,6 +47,7 @@ pub fn sweep(from: u64, count: u64, jobs: usize) -> SweepResult {
                     restarted.fetch_add(u64::from(report.restarts > 0), Ordering::Relaxed);
                     spawned.fetch_add(u64::from(report.spawned > 0), Ordering::Relaxed);
                     tasks.fetch_add(u64::from(report.tasks > 0), Ordering::Relaxed);
+                    runs.fetch_add(u64::from(report.has_run), Ordering::Relaxed);
                     if !report.findings.is_empty() {
                         stop.store(true, Ordering::Relaxed);
                         let mut failed = failed.lock().expect("no thread panicked");
@@ -57,6 +60,6 @@ pub fn sweep(from: u64, count: u64, jobs: usize) -> SweepResult {
     let failed = failed.into_inner().expect("no thread panicked");
     let failed = failed.map(|seed| play(seed, true));
     let (played, waited, restarted) = (played.into_inner(), waited.into_inner(), restarted.into_inner());
-    let (spawned, tasks) = (spawned.into_inner(), tasks.into_inner());
-    SweepResult { failed, played, waited, restarted, spawned, tasks }
+    let (spawned, tasks, runs) = (spawned.into_inner(), tasks.into_inner(), runs.into_inner());
+    SweepResult { failed, played, waited, restarted, spawned, tasks, runs }
 }

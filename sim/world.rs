@@ -10,12 +10,13 @@ use super::{
     inbox_reader::InboxReader,
     ledger::Ledger,
     model::{FALLBACK, SimModels},
+    runs,
     scenario::Scenario,
     sched::{Panicked, START, Sched, SimClock},
     tools,
     witness::Witness,
 };
-use edge_harness::agent::{HarnessAgent, Settings};
+use edge_harness::agent::{HarnessAgent, Settings, Verify};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::one_shot::OneShotModel;
 use edge_harness::platform::in_memory::{
@@ -24,7 +25,7 @@ use edge_harness::platform::in_memory::{
 };
 use edge_harness::ports::PeerError;
 use edge_harness::standard::{Standard, builder};
-use edge_harness::types::{Rules, SessionId, TenantId, TenantLimits};
+use edge_harness::types::{Category, Policy, Rules, SessionId, TenantId, TenantLimits};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::time::Duration;
 use std::{
@@ -65,6 +66,7 @@ pub struct World {
     pub isolates: RefCell<Dice>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
+    workspaces: RefCell<Option<Rc<Workspaces>>>,
 }
 
 impl World {
@@ -93,6 +95,7 @@ impl World {
             isolates: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 2)),
             nodes: RefCell::default(),
             agent: RefCell::default(),
+            workspaces: RefCell::default(),
         });
         *world.agent.borrow_mut() = Some(Rc::new(world.build()));
         for (place, session) in scenario.sessions.iter().enumerate() {
@@ -108,6 +111,7 @@ impl World {
         let models = Rc::new(SimModels(Rc::clone(&self.ledger)));
         let (files, log) =
             (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
+        *self.workspaces.borrow_mut() = Some(Rc::clone(&files));
         let spaces = Rc::new(InMemorySpaces::new(self.ledger.index.clone()));
         let aside = OneShotModel { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
         let flush =
@@ -129,7 +133,11 @@ impl World {
             settings: self.settings(),
             context: self.ledger.scenario.context.settings.clone(),
         };
-        tools::install(builder(standard), &self.ledger).build().expect("names that differ")
+        let mut builder = tools::install(builder(standard), &self.ledger);
+        if self.ledger.scenario.run.is_some() {
+            builder = runs::tools::install(builder);
+        }
+        builder.build().expect("names that differ")
     }
 
     fn settings(&self) -> Settings {
@@ -142,6 +150,12 @@ impl World {
         }
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings.background = self.ledger.scenario.subagents.background;
+        if self.ledger.scenario.run.is_some() {
+            settings.verify = Some(Verify { tool: runs::tools::VERIFY.into(), attempts: 3 });
+            // The plan says what needs an approval.
+            let categories = [Category::Execute, Category::Edit].map(|category| (category, Policy::Allow));
+            settings.permissions.categories.extend(categories);
+        }
         settings
     }
 
@@ -154,6 +168,11 @@ impl World {
 
     pub fn agent(&self) -> Rc<HarnessAgent> {
         Rc::clone(self.agent.borrow().as_ref().expect("a world that plays"))
+    }
+
+    /// Returns the files of all users.
+    pub fn workspaces(&self) -> Rc<Workspaces> {
+        Rc::clone(self.workspaces.borrow().as_ref().expect("a world that plays"))
     }
 
     pub fn node(&self, place: usize) -> Rc<Node> {
@@ -287,6 +306,7 @@ impl World {
         self.sched.clear();
         self.nodes.take();
         self.agent.take();
+        self.workspaces.take();
         self.ledger.runs.take();
     }
 }

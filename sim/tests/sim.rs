@@ -13,6 +13,7 @@ fn a_thousand_seeds_find_no_defect() {
         "people decided in {waited} worlds, {restarted} with restarts"
     );
     assert!(swept.spawned >= 120, "subagents were spawned in {} worlds", swept.spawned);
+    assert_eq!(swept.runs, 125);
     assert!(swept.tasks >= 30, "subagents worked in the background in {} worlds", swept.tasks);
 }
 
