@@ -58,7 +58,7 @@ pub(crate) struct List {
     /// Lists only runs of this agent
     #[arg(long)]
     agent: Option<String>,
-    /// Lists only runs of this status: queued, running, waiting, succeeded, failed or canceled
+    /// Lists only runs of this status: queued, running, waiting, succeeded, failed, canceled or unknown
     #[arg(long)]
     status: Option<String>,
     /// Maximum number of runs
