@@ -16,7 +16,8 @@
 //! | `model`, `tools` | the simulated model and tools |
 //! | … `one_shot` | the model's calls outside of turns |
 //! | `ledger` | the actual runs and requests, and the trace |
-//! | `runs` | worlds whose session is a run, with clients, a model and invariants of their own |
+//! | … `planner`, `runner` | the model of a run, and the tools of its runners |
+//! | `runs` | worlds whose session is a run, with clients and invariants of their own |
 //! | `invariants` | the conditions that must hold |
 //! | `faults` | planted defects, which the invariants must find |
 //!

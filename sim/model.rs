@@ -2,10 +2,10 @@
 //! crash; only its errors are temporary.
 
 pub mod one_shot;
+pub mod planner;
 
 use super::{
     ledger::{Ask, Ledger},
-    runs::model::Planner,
     scenario::{FinalResponse, StepScript, TurnScript, mark},
 };
 use edge_harness::ports::{Model, Models};
@@ -43,7 +43,7 @@ pub struct SimModels(pub Rc<Ledger>);
 impl Models for SimModels {
     fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
         if self.0.scenario.run.is_some() {
-            return Ok((Rc::new(Planner(Rc::clone(&self.0))), "sim".into()));
+            return Ok((Rc::new(planner::Planner(Rc::clone(&self.0))), "sim".into()));
         }
         let model = SimModel { ledger: Rc::clone(&self.0), is_fallback: id == FALLBACK };
         Ok((Rc::new(model), "sim".into()))

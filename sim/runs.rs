@@ -3,8 +3,6 @@
 //! | file | contents |
 //! |---|---|
 //! | `scenario` | derives such a world from a seed |
-//! | `model` | the model that plans, repairs and writes texts |
-//! | `tools` | the tools that runners have |
 //! | `clients` | the client that starts the run, its runners and its people |
 //! | `check` | invariant 23 |
 //!
@@ -12,14 +10,10 @@
 
 mod check;
 mod clients;
-pub mod model;
 mod scenario;
-pub mod tools;
 
 use crate::{client, invariants, ledger::Ledger, run, world::World};
 use std::rc::Rc;
-
-pub use scenario::{RunScenario, StepPlan};
 
 /// One in this many seeds has a world with a run.
 const EVERY: u64 = 8;

@@ -2,9 +2,10 @@
 
 mod operator;
 mod people;
+mod runs;
 mod subagents;
 
-use super::{dice::Dice, runs::RunScenario};
+use super::dice::Dice;
 use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 pub use people::PeopleScenario;
+pub use runs::{RunScenario, StepPlan, draw_run};
 pub use subagents::SubagentsScenario;
 
 /// The name of the tool that spawns subagents.

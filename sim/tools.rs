@@ -1,6 +1,8 @@
 //! The simulated tools. Their behavior is a function of their arguments, so that a repeated run does the
 //! same.
 
+pub mod runner;
+
 use super::{
     ledger::{Ledger, Run},
     scenario::Flaky,

@@ -10,7 +10,6 @@ use super::{
     inbox_reader::InboxReader,
     ledger::Ledger,
     model::{FALLBACK, SimModels},
-    runs,
     scenario::Scenario,
     sched::{Panicked, START, Sched, SimClock},
     tools,
@@ -135,7 +134,7 @@ impl World {
         };
         let mut builder = tools::install(builder(standard), &self.ledger);
         if self.ledger.scenario.run.is_some() {
-            builder = runs::tools::install(builder);
+            builder = tools::runner::install(builder);
         }
         builder.build().expect("names that differ")
     }
@@ -151,7 +150,7 @@ impl World {
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings.background = self.ledger.scenario.subagents.background;
         if self.ledger.scenario.run.is_some() {
-            settings.verify = Some(Verify { tool: runs::tools::VERIFY.into(), attempts: 3 });
+            settings.verify = Some(Verify { tool: tools::runner::VERIFY.into(), attempts: 3 });
             // The plan says what needs an approval.
             let categories = [Category::Execute, Category::Edit].map(|category| (category, Policy::Allow));
             settings.permissions.categories.extend(categories);

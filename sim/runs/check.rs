@@ -2,9 +2,11 @@
 //!
 //! The state of each step is derived here from the records, by other code than the core's.
 
-use super::{clients::RunWitness, model::TEXT, tools::VERIFY};
+use super::clients::RunWitness;
 use crate::{
     invariants::{Entry, View},
+    model::planner::TEXT,
+    tools::runner::VERIFY,
     world::World,
 };
 use edge_harness::runs::{About, Run};

@@ -1,10 +1,11 @@
 //! The clients of a run: one that starts it, runners, and people who approve, cancel and retry.
 
-use super::{RunScenario, tools};
 use crate::{
     client::{Client, Reply, spawn},
     dice::Dice,
+    scenario::RunScenario,
     sched::START,
+    tools::runner::is_repeatable,
     world::World,
 };
 use edge_harness::http::Response;
@@ -233,7 +234,7 @@ impl Clients {
     /// 23: no runner runs a call that another one has run, unless it only reads.
     fn ran(&self, id: &str, tool: &str) {
         let mut ran = self.witness.ran.borrow_mut();
-        if !tools::is_repeatable(tool) && ran.iter().any(|own| own == id) {
+        if !is_repeatable(tool) && ran.iter().any(|own| own == id) {
             self.find(&format!("{id} ran twice"));
         }
         ran.push(id.to_owned());

@@ -1,11 +1,11 @@
 //! The model of a run. Its response is a function of the request, so that it is the same again after a crash; only its
 //! errors are temporary.
 
-use super::RunScenario;
+use super::{Piece, pieces};
 use crate::{
     dice::Dice,
     ledger::Ledger,
-    model::{Piece, pieces},
+    scenario::{RunScenario, StepPlan},
 };
 use edge_harness::ports::Model;
 use edge_harness::types::{
@@ -61,8 +61,7 @@ fn text(run: &RunScenario, asked: &str, dice: &mut Dice) -> String {
         if run.is_prose {
             return "I would look first.".into();
         }
-        return json!({ "steps": run.steps.iter().map(super::StepPlan::json).collect::<Vec<_>>() })
-            .to_string();
+        return json!({ "steps": run.steps.iter().map(StepPlan::json).collect::<Vec<_>>() }).to_string();
     }
     let Some((_, taken)) = asked.rsplit_once("These ids are taken: ") else { return TEXT.into() };
     let taken: Vec<&str> = taken.split(", ").collect();
