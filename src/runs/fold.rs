@@ -264,7 +264,8 @@ impl Run {
                 (own.status, own.error, own.is_declined) = (StepStatus::Pending, None, false);
                 own.drawing = Drawing::None;
             }
-            if matches!(own.drawing, Drawing::Failed(_)) {
+            // A picture that was not stored is rendered again: the artifact that has it may have expired.
+            if own.drawing != Drawing::Stored {
                 own.drawing = Drawing::None;
             }
         }

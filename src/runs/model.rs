@@ -168,7 +168,7 @@ fn drawing(own: &StepState) -> (Purpose, String, Value) {
             args["name"] = json!(own.step.drawing());
             (ARTIFACT, args)
         }
-        _ => (DIAGRAM, json!({ "source": own.step.content })),
+        _ => (DIAGRAM, json!({ "diagram": own.step.content })),
     };
     (Purpose::Drawing(own.step.id.clone()), tool.to_owned(), args)
 }

@@ -29,7 +29,9 @@ fn outcome(n: u8, gated: bool, kind: StepType) -> ToolOutcome {
     match n {
         0 => ToolOutcome::failure("it broke"),
         // A write of a file is repeated until its outcome is known.
-        1 if kind != StepType::Note => ToolOutcome::Unknown { reason: "the runner is gone".into() },
+        1 if !matches!(kind, StepType::Note | StepType::Diagram) => {
+            ToolOutcome::Unknown { reason: "the runner is gone".into() }
+        }
         2 if gated => ToolOutcome::denied(DenyReason::Declined, "no"),
         _ => good("done"),
     }

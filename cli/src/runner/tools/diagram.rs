@@ -37,13 +37,14 @@ const ELEMENTS: [&str; 18] = [
 
 #[derive(Deserialize)]
 struct Diagram {
-    source: String,
+    /// Not `source`, which the rules of the server take for a path.
+    diagram: String,
     path: Option<String>,
 }
 
 pub(super) fn diagram(args: Value, root: &Root) -> Result<String, ToolError> {
-    let Diagram { source, path } = parse(args)?;
-    let svg = render(&source)?;
+    let Diagram { diagram, path } = parse(args)?;
+    let svg = render(&diagram)?;
     let Some(path) = path else {
         return match svg.len() {
             0..=MAX_RESULT => Ok(svg),
@@ -89,15 +90,25 @@ fn active(node: Node<'_, '_>) -> Option<String> {
     if node.is_pi() {
         return Some("an instruction".to_owned());
     }
-    let loads =
-        |text: &str| text.contains("@import") || text.matches("url(").count() > text.matches("url(#").count();
-    if node.text().is_some_and(|text| node.has_tag_name("style") && loads(text)) {
-        return Some("a style that loads something".to_owned());
+    // Styles are the same in capital letters, and with escapes.
+    let loads = |text: &str| {
+        let text = text.to_lowercase();
+        let foreign = text.matches("url(").count() > text.matches("url(#").count();
+        foreign || ["@", "\\", "image-set("].iter().any(|way| text.contains(way))
+    };
+    if node.has_tag_name("style") {
+        let texts = node.descendants().filter(|inner| inner.is_text()).filter_map(|inner| inner.text());
+        if loads(&texts.collect::<String>()) {
+            return Some("a style that loads something".to_owned());
+        }
     }
     if node.is_element() && !ELEMENTS.contains(&node.tag_name().name()) {
         return Some(format!("the element {:?}", node.tag_name().name()));
     }
-    let is_active = |name: &str, value: &str| name.starts_with("on") || name == "href" || loads(value);
+    let is_active = |name: &str, value: &str| {
+        let name = name.to_lowercase();
+        name.starts_with("on") || name == "href" || loads(value)
+    };
     let found = node.attributes().find(|own| is_active(own.name(), own.value()))?;
     Some(format!("the attribute {:?}", found.name()))
 }
@@ -167,7 +178,7 @@ mod tests {
             "sequenceDiagram\nparticipant A as <script>x</script>\nA->>A: \" onload=\"alert(1)",
         ] {
             let svg = render(source).unwrap();
-            for active in ["<script", "<img", "<a ", "href=", "<foreignObject"] {
+            for active in ["<script", "<img", "<a ", "href=", "<foreignObject", " onload=\""] {
                 assert!(!svg.contains(active), "{active} in {svg}");
             }
         }
@@ -179,6 +190,13 @@ mod tests {
             ("fill:#f00\" onload=\"alert(1)", "the attribute \"onload\""),
             ("fill:url(https://example.com/x.svg)", "the attribute \"fill\""),
             ("fill:red\"/><script>alert(1)</script><g fill=\"red", "the element \"script\""),
+            ("fill:red\" ONLOAD=\"alert(1)", "the attribute \"ONLOAD\""),
+            ("fill:red\" style=\"fill:URL(https://example.com/x.svg)", "the attribute \"style\""),
+            ("fill:red\" style=\"fill:u\\72l(https://example.com/x.svg)", "the attribute \"style\""),
+            (
+                "fill:red\"/><style><!-- -->@IMPORT 'https://example.com/a.css'</style><g fill=\"red",
+                "a style that loads something",
+            ),
         ] {
             let error = render(&format!("flowchart TD\nA\nstyle A {style}")).unwrap_err().to_string();
             assert_eq!(error, format!("cannot render the diagram: the picture would contain {what}"));
@@ -191,12 +209,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let source = "graph LR\nA --> B";
-        let svg = diagram(json!({ "source": source }), &root).unwrap();
-        let said = diagram(json!({ "source": source, "path": "docs/a.svg" }), &root).unwrap();
+        let svg = diagram(json!({ "diagram": source }), &root).unwrap();
+        let said = diagram(json!({ "diagram": source, "path": "docs/a.svg" }), &root).unwrap();
         assert_eq!(said, format!("rendered the diagram to docs/a.svg ({} bytes)", svg.len()));
         assert_eq!(std::fs::read_to_string(folder.path().join("docs/a.svg")).unwrap(), svg);
         for path in ["../a.svg", "a.html", ".git/a.svg"] {
-            assert!(diagram(json!({ "source": source, "path": path }), &root).is_err(), "{path}");
+            assert!(diagram(json!({ "diagram": source, "path": path }), &root).is_err(), "{path}");
         }
         assert!(diagram(json!({ "path": "b.svg" }), &root).is_err());
         assert!(!folder.path().join("b.svg").exists());
