@@ -3,7 +3,7 @@
 //! A search cannot measure its time: the platform's clock does not advance while code runs. It counts its work
 //! instead, in units of the time in which it examines a byte, which is a few nanoseconds.
 
-use crate::ports::Clock;
+use crate::ports::{Clock, filesystem::MAX_FILE};
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 /// Work after which a search lets other tasks run, a few milliseconds.
@@ -22,6 +22,8 @@ pub struct SearchLimits {
     pub files: usize,
     /// Number of bytes to read.
     pub bytes: u64,
+    /// Number of bytes of the largest file that is read.
+    pub file: u64,
     /// Work of one search.
     pub work: u64,
     /// Work of all searches of a turn.
@@ -30,8 +32,14 @@ pub struct SearchLimits {
 
 impl SearchLimits {
     /// The limits on the server, where searches of many sessions share a thread.
-    pub const SERVER: Self =
-        Self { listed: 5_000, files: 500, bytes: 8 << 20, work: MAX_WORK, turn_work: MAX_TURN_WORK };
+    pub const SERVER: Self = Self {
+        listed: 5_000,
+        files: 500,
+        bytes: 8 << 20,
+        file: MAX_FILE as u64,
+        work: MAX_WORK,
+        turn_work: MAX_TURN_WORK,
+    };
 }
 
 /// A limit of work was reached.

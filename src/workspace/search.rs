@@ -136,10 +136,15 @@ impl Workspace {
     async fn lines(
         &self,
         grep: &Grep,
-        entries: Vec<Entry>,
+        mut entries: Vec<Entry>,
         mut notes: Vec<String>,
         pace: &mut Pace,
     ) -> FileResult<SearchResult<LineMatch>> {
+        let (found, largest) = (entries.len(), pace.limits.file);
+        entries.retain(|entry| entry.bytes <= largest);
+        if entries.len() < found {
+            notes.push(format!("{} files of more than {largest} bytes were left out", found - entries.len()));
+        }
         let mut bytes = 0;
         let within = |entry: &&Entry| {
             bytes += entry.bytes;

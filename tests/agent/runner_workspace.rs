@@ -100,7 +100,7 @@ fn the_path_of_a_call_decides_where_it_runs() {
     ];
     let stage = stage(&cases.clone().map(|(call, _)| call));
     stage.post("t1", "go");
-    let mut on_server = Vec::new();
+    let mut waited = Vec::new();
     loop {
         stage.run();
         for _ in 0..100 {
@@ -111,14 +111,14 @@ fn the_path_of_a_call_decides_where_it_runs() {
         }
         let pending = stage.session().pending().unwrap();
         let Some(call) = pending.first() else { break };
-        on_server.push(call.call_id.clone());
+        waited.push(call.call_id.clone());
         say(&stage, call.call_id.as_str(), json!("done")).unwrap();
     }
     stage.settle();
     stage.check();
     let expected = cases.iter().enumerate().filter(|(_, (_, waits))| *waits);
     let expected: Vec<CallId> = expected.map(|(place, _)| format!("c{place}").as_str().into()).collect();
-    assert_eq!(on_server, expected);
+    assert_eq!(waited, expected);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use crate::{
     error::{Error, Result},
     interrupt::{Interrupts, terminated},
     output::{Output, short},
-    runner::{AgentCalls, Answer, Journal, News, Options, Server, SessionCalls, Source, TOOLS, find},
+    runner::{
+        AgentCalls, Answer, Journal, News, Options, Server, SessionCalls, Source, TOOLS, find, for_call,
+    },
 };
 use serde_json::{Value, json};
 use std::io::{self, Write as _};
@@ -125,7 +127,8 @@ impl Shown {
         }
         match news {
             News::Started(wait) => {
-                self.out.note(&format!("{} {}", wait.call.name, short(&wait.call.payload)))
+                let args = for_call(&wait.call).map_or(&wait.call.args, |(_, args)| args);
+                self.out.note(&format!("{} {}", wait.call.name, short(args)))
             }
             News::Output(piece) => self.output(piece),
             News::Answered(_, answer) => {

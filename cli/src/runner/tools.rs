@@ -169,7 +169,7 @@ pub const TOOLS: &[LocalTool] = &[
         category: "edit",
         effect: "local_write",
         args: &[
-            ("source", "string", "The diagram in Mermaid."),
+            ("diagram", "string", "The diagram in Mermaid."),
             ("path", "string", "Path of the file in the folder, which ends with .svg."),
         ],
         required: 1,
@@ -205,12 +205,14 @@ pub fn find(name: &str) -> Option<Tool> {
 }
 
 /// Returns the tool of a call that waits, and its arguments; `None` if the call is not for a runner. A call of a file tool is
-/// one only if the server says that it is about the runner's folder, because other clients may have tools of these names.
+/// one only if the server says that it is about the runner's folder, because other clients may have tools of these names. The
+/// payload of such a tool is its arguments, which the model writes, so it never contains them.
 pub fn for_call(call: &Pending) -> Option<(Tool, &Value)> {
     if call.kind != "external" {
         return None;
     }
     if call.payload["workspace"] == "runner"
+        && call.payload["args"] == call.args
         && let Some(tool) = workspace::TOOLS.iter().find(|tool| tool.name == call.name)
     {
         return Some((*tool, &call.args));
@@ -339,6 +341,14 @@ mod tests {
         // The editor that brings this tool answers its calls.
         assert!(for_call(&call("read_file", json!({"path": "a"}))).is_none());
         assert!(for_call(&call("read_file", Value::Null)).is_none());
+        // A client's tool may have a parameter `workspace`, and its model may write any arguments.
+        for args in [
+            json!({"workspace": "runner", "path": "a"}),
+            json!({"workspace": "runner", "path": "a", "args": {"workspace": "runner", "path": "a"}}),
+        ] {
+            let of_client = Pending { args: args.clone(), ..call("write_file", args) };
+            assert!(for_call(&of_client).is_none());
+        }
         assert_eq!(for_call(&call("local_read", json!({"path": "b"}))).unwrap().1, &json!({"path": "b"}));
         assert!(for_call(&Pending { kind: "approval".into(), ..own }).is_none());
     }

@@ -15,7 +15,7 @@ use crate::{
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     io::Read as _,
     path::{Path, PathBuf},
@@ -58,6 +58,8 @@ struct Life<'a> {
     runner: Child,
     /// How often the runner was killed during a call of this purpose: `verify`, or a step.
     interrupted: BTreeMap<String, usize>,
+    /// The calls that were counted.
+    counted: BTreeSet<String>,
 }
 
 /// The end of a run.
@@ -126,7 +128,7 @@ impl<'a> Life<'a> {
         let started = cli.run(&["run", "--spec", "fix.md", "--agent", "coder", "--detach"]).expect(0);
         let id = started.out.trim().to_owned();
         let (client, runner) = (world.server.client(), runner(&cli, &id));
-        Self { world, client, cli, id, runner, interrupted: BTreeMap::new() }
+        Self { world, client, cli, id, runner, interrupted: BTreeMap::new(), counted: BTreeSet::new() }
     }
 
     fn path(&self, rest: &str) -> String {
@@ -171,6 +173,10 @@ impl<'a> Life<'a> {
                 self.runner.kill().unwrap();
                 self.runner.wait().unwrap();
                 for call in self.begun() {
+                    // The next runner may have been killed before it had answered the call.
+                    if !self.counted.insert(call.clone()) {
+                        continue;
+                    }
                     let purpose = call.split('.').nth(1).unwrap();
                     let purpose = if purpose == "step" { call.rsplit('.').next().unwrap() } else { purpose };
                     *self.interrupted.entry(purpose.to_owned()).or_default() += 1;
@@ -190,7 +196,8 @@ impl<'a> Life<'a> {
             let Ok(entry) = serde_json::from_str::<Value>(&entry) else { continue };
             let call = |of: &str| entry[of][0]["call"].as_str().map(str::to_owned);
             begun.extend(call("started"));
-            begun.retain(|begun| Some(begun) != call("ended").as_ref());
+            let left = [call("ended"), call("posted")];
+            begun.retain(|begun| !left.contains(&Some(begun.clone())));
         }
         begun
     }

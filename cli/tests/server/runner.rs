@@ -231,13 +231,13 @@ fn a_command_of_a_killed_runner_ends_and_is_not_repeated() {
 }
 
 #[test]
-fn a_call_that_a_killed_runner_had_claimed_but_not_begun_is_run_by_the_next() {
+fn a_read_of_a_killed_runner_is_run_by_the_next() {
     let project = Project::new(shared(), "runner-claimed");
     if !project.has_sandbox() {
         return;
     }
     assert!(Command::new("git").args(["init", "-q"]).current_dir(&project.root).status().unwrap().success());
-    // Git blocks while it opens a pipe. A call that only reads is not in the journal.
+    // Git blocks while it opens a pipe. The journal has the claim of a call that only reads, and not its start.
     let pipe = project.root.join(".git/info/exclude");
     fs::remove_file(&pipe).unwrap();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -1,7 +1,7 @@
 //! Containers as runners: one for each tenant and agent, only with the feature `containers`.
 //!
 //! The container takes calls as any other runner does: `agentctl runner --agent` in it connects to the inbox. The object here
-//! only decides when the container runs. It starts the container when a call of a runner's tool has waited for [`GRACE`] and no
+//! only decides when the container runs. It starts the container when a call for a runner has waited for [`GRACE`] and no
 //! other runner has claimed it, and stops it when no call has waited for [`IDLE`].
 
 #![allow(missing_docs, reason = "the platform's macros generate undocumented items")]
@@ -87,7 +87,9 @@ fn is_free(call: &InboxCall) -> bool {
 
 /// Returns whether a call is for a runner: it has a tool of runners, or is about the folder of one.
 fn is_local(InboxCall { call, .. }: &InboxCall) -> bool {
-    let is_about_folder = call.payload["workspace"] == json!(WorkspaceKind::Runner);
+    // The payload of a tool that a client brings is its arguments, so it never contains them.
+    let is_about_folder =
+        call.payload["workspace"] == json!(WorkspaceKind::Runner) && call.payload["args"] == call.args;
     call.kind == WaitKind::External && (call.name.starts_with(TOOLS) || is_about_folder)
 }
 
@@ -180,7 +182,8 @@ impl DurableObject for RunnerContainer {
         let Inner { state, .. } = &*self.inner;
         let storage = state.storage();
         storage.put(SERVED, request.text().await?).await?;
-        if storage.get_alarm().await?.is_none() {
+        let soon = WorkerClock.now() + GRACE;
+        if storage.get_alarm().await?.is_none_or(|at| at > soon.0 as i64) {
             storage.set_alarm(GRACE).await?;
         }
         Response::ok("null")
@@ -195,10 +198,12 @@ impl DurableObject for RunnerContainer {
             failed(&served.tenant, &error);
             true
         });
-        if goes_on {
+        // A call that has come since has set the next alarm.
+        let is_set = storage.get_alarm().await?.is_some();
+        if goes_on && !is_set {
             storage.set_alarm(TICK).await?;
-        } else if storage.get_alarm().await?.is_none() {
-            // No call has come since. Nothing of the tenant stays here.
+        } else if !is_set {
+            // Nothing of the tenant stays here.
             storage.delete(SERVED).await?;
         }
         Response::empty()

@@ -3,7 +3,8 @@
 //! They keep their names, arguments, effects and results. The calls of paths that the server itself uses
 //! ([`layout::is_on_server`]) run here; the others wait for a runner, as calls of external tools do.
 
-use crate::agent::{DynTool, ToolContext};
+use super::MoveFile;
+use crate::agent::{DynTool, Tool, ToolContext};
 use crate::types::{Invalid, ToolOutcome, ToolSpec, WaitKind, WorkspaceKind, WorkspaceOwner};
 use crate::workspace::layout;
 use futures::{
@@ -27,12 +28,15 @@ enum Place {
 
 impl Place {
     /// Returns where the files of a call with these arguments are. A call that names none is about the whole folder.
-    fn of(args: &Value) -> Self {
+    fn of(tool: &str, args: &Value) -> Self {
         let is_on_server = |name: &str| args.get(name)?.as_str().map(layout::is_on_server);
-        match (is_on_server("from"), is_on_server("to")) {
+        let places = match tool {
+            MoveFile::NAME => (is_on_server("from"), is_on_server("to")),
+            _ => (is_on_server("path"), is_on_server("path")),
+        };
+        match places {
+            (Some(true), Some(true)) => Self::Server,
             (Some(one), Some(other)) if one != other => Self::Both,
-            (Some(true), _) => Self::Server,
-            _ if is_on_server("path") == Some(true) => Self::Server,
             _ => Self::Runner,
         }
     }
@@ -42,6 +46,10 @@ impl OfRunner {
     /// Lets the calls of a file tool wait for a runner.
     pub fn wrap(tool: Rc<dyn DynTool>) -> Rc<dyn DynTool> {
         Rc::new(Self(tool))
+    }
+
+    fn place(&self, args: &Value) -> Place {
+        Place::of(&self.0.spec().name, args)
     }
 }
 
@@ -53,7 +61,7 @@ impl DynTool for OfRunner {
 
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         let keys = self.0.check(args)?;
-        match Place::of(args) {
+        match self.place(args) {
             Place::Both => Err(
                 "a file cannot be moved between the server and the folder of the runner; write it to the \
                                 new path, and delete the old one"
@@ -65,7 +73,7 @@ impl DynTool for OfRunner {
 
     fn runs_here(&self, args: &Value, workspace: &WorkspaceOwner) -> bool {
         // An isolated subagent has a workspace of its own, on the server.
-        workspace.session.is_some() || Place::of(args) == Place::Server
+        workspace.session.is_some() || self.place(args) == Place::Server
     }
 
     fn suspension_payload<'a>(

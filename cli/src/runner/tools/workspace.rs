@@ -5,7 +5,7 @@ mod folder;
 mod tests;
 
 use super::{Kind, Tool, ToolError};
-use crate::runner::root::Root;
+use crate::runner::root::{MAX_FILE, Root};
 use edge_harness::{
     ports::{Clock, FileError},
     tools::files::{self, FileAccess, FileToolError, MAX_OUTPUT},
@@ -38,8 +38,14 @@ pub(super) const TOOLS: [Tool; files::TOOLS.len()] = {
 pub(super) const MAX_RESULT: usize = 4 * MAX_OUTPUT;
 
 /// The limits of a search on this machine, where it shares its process with nothing else. The time of a call is limited, too.
-const LIMITS: SearchLimits =
-    SearchLimits { listed: 200_000, files: 20_000, bytes: 256 << 20, work: 1 << 40, turn_work: 1 << 40 };
+const LIMITS: SearchLimits = SearchLimits {
+    listed: 200_000,
+    files: 20_000,
+    bytes: 256 << 20,
+    file: MAX_FILE,
+    work: 1 << 40,
+    turn_work: 1 << 40,
+};
 
 /// Runs a call of a file tool on the folder.
 pub(super) fn run(name: &str, args: Value, root: &Root) -> Result<String, ToolError> {

@@ -108,8 +108,11 @@ impl Task {
             next = more;
         }
         if let (State::InputRequired, Some(said)) = (task.state, &mut task.said) {
-            // Of the calls that the turn began to wait for, some may have their answers.
-            said["parts"] = json!(asks(&flattened(&session.pending()?)));
+            // Of the calls that the turn began to wait for, some may have their answers. If all do, the turn continues soon.
+            let pending = flattened(&session.pending()?);
+            if !pending.is_empty() {
+                said["parts"] = json!(asks(&pending));
+            }
         }
         let is_queued = session.state().activity.queue.contains(&id.turn);
         if task.asked.is_none() && !is_queued && !task.state.is_final() {

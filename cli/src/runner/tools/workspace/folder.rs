@@ -106,13 +106,13 @@ impl Filesystem for Folder {
     }
 
     async fn list(&self, prefix: &PathPrefix, after: Option<&str>, limit: usize) -> FileResult<Vec<Entry>> {
-        // A file is found by its path also if Git ignores it, and without a look at the others.
+        // Only a look for one file lists a single entry from the path of a file on. It is found also if Git ignores it, and
+        // without a look at the others.
         if limit == 1
             && after.is_none()
             && let Ok(path) = FilePath::parse(prefix.as_str())
-            && let Some(entry) = self.listed(&path)
         {
-            return Ok(vec![entry]);
+            return Ok(self.listed(&path).into_iter().collect());
         }
         let subfolder = prefix.as_str().rfind('/').map_or("", |end| &prefix.as_str()[..=end]);
         let mut listed = self.listed.borrow_mut();

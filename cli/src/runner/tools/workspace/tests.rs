@@ -175,7 +175,8 @@ fn binary_and_large_files_are_refused_and_do_not_end_a_search() {
     let (folder, root) = folder();
     let inner = folder.path().join("inner");
     fs::write(inner.join("0.bin"), [0xff, 0xfe, b'o', b'n', b'e']).unwrap();
-    fs::write(inner.join("0.log"), "one\n".repeat(3 << 20)).unwrap();
+    // More than all files that a search reads.
+    fs::File::create(inner.join("0.log")).unwrap().set_len(300 << 20).unwrap();
     let said = said(
         &root,
         &[
@@ -189,7 +190,10 @@ fn binary_and_large_files_are_refused_and_do_not_end_a_search() {
     assert_eq!(said[0], "!`0.bin` is not text: it has 5 bytes");
     assert_eq!(said[1], "!`0.log` has more than 8 MiB");
     assert_eq!(said[2], "!`0.bin` is not text");
-    assert_eq!(said[3], "a.txt:1:one\n[1 binary files were skipped]");
+    assert_eq!(
+        said[3],
+        "a.txt:1:one\n[1 files of more than 8388608 bytes were left out]\n[1 binary files were skipped]"
+    );
     assert!(said[4].contains("a file may have at most 4194304"), "{}", said[4]);
     assert!(!inner.join("big").exists());
 }
