@@ -300,7 +300,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         None => {
             let (shown, progress) = (resolved.shown, resolved.progress);
             let mut spec = spec.clone();
-            if is_answered && !has_run && spec.suspends == Some(WaitKind::External) {
+            if is_answered && !has_run && tool.only_returns_answers() {
                 // The client has run the call, and what it returned may differ between equal calls.
                 (spec.idempotent, spec.varies) = (true, true);
             }

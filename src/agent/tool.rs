@@ -175,6 +175,11 @@ pub trait DynTool {
         false
     }
 
+    /// Returns whether an answered call does nothing but return the answer, so that it may run again after a crash.
+    fn only_returns_answers(&self) -> bool {
+        false
+    }
+
     /// Returns the kind of subagent to which a call gives a task; `None` for all other tools, and for a copy of the session.
     /// `spawned` are the subagents that can be sent further tasks.
     fn subagent_kind(&self, _args: &Value, _spawned: &[Spawned]) -> Option<String> {

@@ -76,6 +76,10 @@ impl DynTool for OfRunner {
         workspace.session.is_some() || self.place(args) == Place::Server
     }
 
+    fn only_returns_answers(&self) -> bool {
+        true
+    }
+
     fn suspension_payload<'a>(
         &'a self,
         args: Value,
