@@ -258,14 +258,14 @@ impl Run {
         for own in &mut self.steps {
             let step = &own.step;
             let is_after = step.depends_on.iter().any(|id| again.contains(id));
-            if is_after || again.contains(&step.id) || own.status != StepStatus::Succeeded {
+            let is_again = is_after || again.contains(&step.id) || own.status != StepStatus::Succeeded;
+            if is_again {
                 again.insert(step.id.clone());
                 own.is_repeated = own.attempts > 0 && own.status != StepStatus::Succeeded;
                 (own.status, own.error, own.is_declined) = (StepStatus::Pending, None, false);
-                own.drawing = Drawing::None;
             }
-            // A picture that was not stored is rendered again: the artifact that has it may have expired.
-            if own.drawing != Drawing::Stored {
+            // A picture that was rendered and not stored is rendered again: the artifact that has it may have expired.
+            if is_again || own.drawing != Drawing::Stored {
                 own.drawing = Drawing::None;
             }
         }

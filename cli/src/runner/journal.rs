@@ -1,5 +1,5 @@
-//! What the runner has claimed or begun and not yet reported, on disk, so that a runner that is killed neither repeats a command nor loses
-//! an answer.
+//! What the runner has claimed or begun and not yet reported, on disk, so that a runner that is killed neither repeats a
+//! command nor loses an answer.
 
 use super::machine::Answer;
 use crate::{
@@ -58,7 +58,8 @@ enum Entry {
 /// The calls that are not yet reported.
 #[derive(Debug, Default, PartialEq)]
 struct Calls {
-    /// The names as which runners have claimed calls that did not begin, as far as the journal shows.
+    /// The calls that are claimed and have not begun, as far as the journal shows, with the names of the claims. The start of a
+    /// call that only reads is not in the journal.
     claims: BTreeMap<CallKey, String>,
     begun: BTreeMap<CallKey, Begun>,
 }

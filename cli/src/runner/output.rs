@@ -45,7 +45,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Lets the model read an output of up to `length` bytes as a whole. It must be longer than the usual one.
+    /// Lets the model read an output of up to `length` bytes as a whole, if that is longer than usual.
     pub fn keep(&mut self, length: usize) {
         self.whole = length.max(HEAD + TAIL);
     }
