@@ -95,6 +95,8 @@ fn the_path_of_a_call_decides_where_it_runs() {
         (("edit_file", edit("knowledge/a.md")), false),
         (("move_file", json!({"from": "a", "to": "b"})), true),
         (("move_file", json!({"from": "runs/a", "to": "specs/b.md"})), false),
+        (("move_file", json!({"from": "a", "to": "b", "path": "memory/a"})), true),
+        (("read_file", json!({"path": "src/a", "from": "memory/a", "to": "memory/b"})), true),
         (("delete_file", json!({"path": "memory.txt"})), true),
         (("delete_file", json!({"path": "subagents/a.md"})), false),
     ];
