@@ -76,12 +76,12 @@ impl Decision {
                 tools.into_iter().map(|tool| (Purpose::Context, tool.to_owned(), args(tool))).collect()
             }
             Next::Plan => {
-                let text = self.ask(prompt::plan(run), &mut usage).await?;
+                let text = self.ask(prompt::plan(run, &self.tools), &mut usage).await?;
                 let plan = Plan::find(&text, PlanSource::Model, &BTreeSet::new());
                 vec![record(&plan.unwrap_or_else(Plan::fallback))]
             }
             Next::Repair(output) => {
-                let text = self.ask(prompt::repair(run, output), &mut usage).await?;
+                let text = self.ask(prompt::repair(run, output, &self.tools), &mut usage).await?;
                 let taken = run.steps.iter().map(|own| own.step.id.as_str()).collect();
                 let plan = Plan::find(&text, PlanSource::Repair, &taken);
                 vec![record(&plan.unwrap_or(Plan { source: PlanSource::Repair, steps: Vec::new() }))]

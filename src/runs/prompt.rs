@@ -4,36 +4,55 @@ use super::fold::{Run, StepState, StepStatus, excerpt};
 use super::plan::Step;
 use crate::types::call::untrusted;
 
-/// The form of a plan.
-const FORM: &str = r#"Answer with one JSON object and nothing else: {"steps": [...]}. Each step has:
-- "id": unique, 1 to 64 of A-Z a-z 0-9 _ -
-- "title": a few words
-- "type": "command" (with "command", for the shell), "patch" (with "patch", a unified diff; or with "path" and "content", the whole new file), "note" (with "content"), "diagram" (with "content", in Mermaid: the type of the diagram first), "model" (with "prompt": you are asked for a text, which becomes a file), or "agent" (with "prompt" and "agent", the kind of subagent)
-- "needs_approval": true if a person should look at it before it runs
-- "depends_on": ids of the steps that must succeed before; steps that do not depend on each other may run side by side
-The changes are verified by the project's own checks after each step that writes, so plan no such step."#;
+/// The types of steps, each with the tool that it needs.
+const TYPES: [(Option<&str>, &str); 7] = [
+    (Some("local_shell"), r#""command" (with "command", for the shell)"#),
+    (Some("local_apply_patch"), r#""patch" (with "patch", a unified diff)"#),
+    (Some("local_write"), r#""patch" (with "path" and "content", the whole new file)"#),
+    (None, r#""note" (with "content")"#),
+    (None, r#""diagram" (with "content", in Mermaid: the type of the diagram first)"#),
+    (None, r#""model" (with "prompt": you are asked for a text, which becomes a file)"#),
+    (Some("subagent"), r#""agent" (with "prompt", and "agent" if a certain kind of subagent should do it)"#),
+];
 /// Most text of other steps in a request, in characters.
 const MAX_INPUT: usize = 4_000;
 
+/// Returns the form of a plan for a session with these tools.
+fn form(tools: &[String]) -> String {
+    let has = |tool: &Option<&str>| tool.is_none_or(|tool| tools.iter().any(|own| own == tool));
+    let types: Vec<&str> = TYPES.iter().filter(|(tool, _)| has(tool)).map(|(_, text)| *text).collect();
+    format!(
+        r#"Answer with one JSON object and nothing else: {{"steps": [...]}}. Each step has:
+- "id": unique, 1 to 64 of A-Z a-z 0-9 _ -
+- "title": a few words
+- "type": one of {}
+- "needs_approval": true if a person should look at it before it runs
+- "depends_on": ids of the steps that must succeed before; steps that do not depend on each other may run side by side
+The changes are verified by the project's own checks after each step that writes, so plan no such step."#,
+        types.join(", ")
+    )
+}
+
 /// Returns the request for a plan.
-pub(super) fn plan(run: &Run) -> String {
+pub(super) fn plan(run: &Run, tools: &[String]) -> String {
     let mut text = format!("Plan how to reach this goal in steps.\n\n# Goal\n\n{}\n", run.goal);
     for (tool, output) in &run.context {
         text.push_str(&format!("\n# Output of {tool}\n\n{}\n", untrusted(output)));
     }
-    format!("{text}\n{FORM}")
+    format!("{text}\n{}", form(tools))
 }
 
 /// Returns the request for the steps of a repair.
-pub(super) fn repair(run: &Run, output: &str) -> String {
+pub(super) fn repair(run: &Run, output: &str, tools: &[String]) -> String {
     let done = |own: &&StepState| own.status == StepStatus::Succeeded;
     let steps: String = run.steps.iter().filter(done).map(|own| line(&own.step)).collect();
     let ids: Vec<&str> = run.steps.iter().map(|own| own.step.id.as_str()).collect();
     format!(
         "The project's checks fail after the steps below. Plan the steps that repair this.\n\n# Goal\n\n{}\n\n# Done\n\n\
-         {steps}\n# Output of the checks\n\n{}\n\n{FORM}\nThese ids are taken: {}",
+         {steps}\n# Output of the checks\n\n{}\n\n{}\nThese ids are taken: {}",
         run.goal,
         untrusted(output),
+        form(tools),
         ids.join(", ")
     )
 }
@@ -58,4 +77,21 @@ pub(super) fn step(run: &Run, step: &Step) -> String {
         text.push_str(&format!("\n# Output of the step {}\n\n{output}\n", own.step.id));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_has_the_types_of_steps_that_the_tools_can_do() {
+        let types = |tools: &[&str]| {
+            let form = form(&tools.iter().map(|tool| (*tool).to_owned()).collect::<Vec<_>>());
+            let types = ["command", "patch", "note", "diagram", "model", "agent"];
+            types.into_iter().filter(|kind| form.contains(&format!("\"{kind}\" (with"))).collect::<Vec<_>>()
+        };
+        assert_eq!(types(&[]), ["note", "diagram", "model"]);
+        assert_eq!(types(&["local_shell"]), ["command", "note", "diagram", "model"]);
+        assert_eq!(types(&["local_write", "subagent"]), ["patch", "note", "diagram", "model", "agent"]);
+    }
 }

@@ -262,3 +262,42 @@ fn wrong_usage_starts_nothing() {
     project.cli.run(&["runs", "show", "run_none"]).expect(4);
     assert!(project.cli.run(&["runs", "list"]).expect(0).err.contains("nothing found"));
 }
+
+#[test]
+fn a_run_works_in_the_folder_of_its_runner_and_keeps_its_own_files_on_the_server() {
+    let project = Project::new();
+    let agent = project.cli.folder().join("folder-coder");
+    fs::create_dir(&agent).unwrap();
+    let settings =
+        "subagents = []\n[workspace]\nkind = \"runner\"\n[permissions.tools]\nlocal_verify = \"allow\"\n";
+    let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder/agent.toml");
+    let coder = fs::read_to_string(coder).unwrap();
+    let tools = coder.split_once("# Printed by `agentctl runner tools`.").unwrap().1;
+    fs::write(agent.join("agent.toml"), format!("{settings}{tools}")).unwrap();
+    project.cli.run(&["agents", "push", &agent.display().to_string()]).expect(0);
+
+    let plan = json!({"steps": [
+        {"id": "fix", "title": "Set the value", "type": "agent", "prompt": "Write 42 into value.txt."},
+        {"id": "note", "title": "Say what was done", "type": "note", "depends_on": ["fix"], "content": "Set it."},
+    ]});
+    project.world.model.script("m", Script::text([plan.to_string().as_str()]));
+    let write = json!({"path": "value.txt", "content": "42\n"});
+    project.world.model.script("m", Script::new().tool("c1", "write_file", write));
+    project.world.model.script("m", Script::text(["Wrote it."]));
+    let run = [&["run", "--spec", "fix.md", "--agent", "folder-coder", "--json"], ROOT].concat();
+    let run = project.cli.run(&run).expect(0).json();
+    assert_eq!(run["status"], "succeeded", "{run}");
+    assert_eq!(fs::read_to_string(project.root.join("value.txt")).unwrap(), "42\n");
+
+    // The report and the note are the server's, and the folder has nothing else than before.
+    let id = run["id"].as_str().unwrap();
+    for (name, expected) in [("report.md", "Say what was done"), ("note.md", "Set it.")] {
+        let read =
+            project.cli.run(&["files", "get", &format!("runs/{id}/{name}"), "--agent", "folder-coder"]);
+        assert!(read.expect(0).out.contains(expected), "{name}");
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(&project.root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["test.sh", "value.txt"]);
+}
