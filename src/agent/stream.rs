@@ -1,23 +1,12 @@
 //! Forwards a model's stream to the session's listeners.
 
 use super::RuntimeContext;
-use crate::types::{Delta, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelResponse, Timestamp};
-use futures::{
-    FutureExt, StreamExt,
-    future::{LocalBoxFuture, poll_fn},
-    stream::LocalBoxStream,
-};
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use crate::types::{Delta, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelResponse};
+use futures::{StreamExt, future::poll_fn, stream::LocalBoxStream};
+use std::task::Poll;
 
 /// Maximum number of events taken from the stream at once.
 const MAX_BATCH: usize = 256;
-
-/// Events that arrive within this time after the last ones were sent are sent together. Waking a reader costs far more
-/// than a token; a token that arrives alone is sent at once.
-const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
 /// A model call that failed.
 pub(super) struct FailedAttempt {
@@ -27,20 +16,20 @@ pub(super) struct FailedAttempt {
     pub shown: bool,
 }
 
-/// Streams message `message` to the listeners until the response is complete.
+/// Streams message `message` to the listeners until the response is complete. Events that arrive together are sent together:
+/// waking a reader costs far more than a token.
 pub(super) async fn forward(
     cx: &RuntimeContext,
     message: &MessageId,
     mut events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<ModelResponse, FailedAttempt> {
-    let (waiting, sent_at) = (Vec::new(), Timestamp(0));
-    let mut outbox = Outbox { cx, message, waiting, shown: false, sent_at, timer: None };
+    let mut outbox = Outbox { cx, message, waiting: Vec::new(), shown: false };
     // Not a loop of awaits: each would poll the stream once more to find that nothing else has arrived.
     poll_fn(|task| {
         loop {
             for _ in 0..MAX_BATCH {
                 let Poll::Ready(event) = events.poll_next_unpin(task) else {
-                    outbox.send(task);
+                    outbox.flush();
                     return Poll::Pending;
                 };
                 match event.unwrap_or_else(|| Err(cut())) {
@@ -55,7 +44,7 @@ pub(super) async fn forward(
                     }
                 }
             }
-            outbox.send(task);
+            outbox.flush();
         }
     })
     .await
@@ -71,30 +60,9 @@ struct Outbox<'a> {
     message: &'a MessageId,
     waiting: Vec<Delta>,
     shown: bool,
-    sent_at: Timestamp,
-    /// Runs only while something waits for the end of the window.
-    timer: Option<LocalBoxFuture<'static, ()>>,
 }
 
 impl Outbox<'_> {
-    /// Sends the waiting deltas, or wakes the task when the window has ended.
-    fn send(&mut self, task: &mut Context<'_>) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let now = self.cx.clock.now();
-        let rest = BATCH_WINDOW.saturating_sub(now.since(self.sent_at));
-        if self.timer.is_none() && !rest.is_zero() {
-            self.timer = Some(self.cx.clock.sleep(rest));
-        }
-        if self.timer.as_mut().is_some_and(|timer| timer.poll_unpin(task).is_pending()) {
-            return;
-        }
-        self.timer = None;
-        self.flush();
-        self.sent_at = now;
-    }
-
     fn add(&mut self, event: ModelEvent) {
         let id = || self.message.to_owned();
         let delta = match event {

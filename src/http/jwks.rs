@@ -111,7 +111,7 @@ async fn fetch_keys(gateway: &Gateway, url: &str) -> Result<Vec<Jwk>, HttpError>
 
 async fn fetch_json(gateway: &Gateway, url: &str) -> Result<Value, HttpError> {
     let headers = vec![("accept".into(), "application/json".into())];
-    let request = HttpRequest { method: "GET", url: url.into(), headers, body: None };
+    let request = HttpRequest { method: "GET", url: url.into(), headers, ..HttpRequest::default() };
     let mut response = gateway.http.send(request).await?;
     if response.status != 200 {
         return Err(HttpError(format!("status {}", response.status)));

@@ -16,6 +16,8 @@ pub struct HttpRequest {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<Bytes>,
+    /// Whether the response may be read ahead without a limit. Only for servers that the operator has chosen.
+    pub read_ahead: bool,
 }
 
 /// A response whose body is streamed. Dropping it closes the connection.

@@ -89,7 +89,7 @@ impl WebFetch {
                     "accept".into(),
                     "text/html, text/plain, application/json;q=0.9, */*;q=0.5".into(),
                 )],
-                body: None,
+                ..HttpRequest::default()
             };
             let mut response = self.http.send(request).await.map_err(|error| ToolError::new(error.0))?;
             if (300..400).contains(&response.status)

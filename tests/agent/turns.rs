@@ -49,7 +49,7 @@ fn records_are_deferred_while_a_message_is_streamed() {
 }
 
 #[test]
-fn the_first_token_is_sent_at_once_and_those_within_ten_milliseconds_together() {
+fn a_token_is_sent_at_once() {
     let stage = Stage::demo();
     // A token every four milliseconds.
     stage.post("t1", "/slow 4 5");
@@ -60,9 +60,8 @@ fn the_first_token_is_sent_at_once_and_those_within_ten_milliseconds_together() 
         session.hub().streamed().map(|(_, text)| text).unwrap_or_default()
     };
     assert_eq!(sent_after(4), "word1 ");
-    assert_eq!(sent_after(4), "word1 ");
-    assert_eq!(sent_after(4), "word1 ");
-    assert_eq!(sent_after(2), "word1 word2 word3 ");
+    assert_eq!(sent_after(4), "word1 word2 ");
+    assert_eq!(sent_after(3), "word1 word2 ");
     stage.settle();
     stage.check();
 }

@@ -21,11 +21,14 @@ extern "C" {
     #[wasm_bindgen(constructor, catch)]
     fn new(
         stream: &JsValue,
+        ahead: bool,
         deliver: &Closure<dyn FnMut(Vec<u8>) -> bool>,
         end: &Closure<dyn FnMut(JsValue)>,
     ) -> Result<Source, JsValue>;
     #[wasm_bindgen(method)]
     fn resume(this: &Source);
+    #[wasm_bindgen(method, getter, js_name = isOver)]
+    fn is_over(this: &Source) -> bool;
     #[wasm_bindgen(method)]
     fn release(this: &Source);
 
@@ -54,11 +57,24 @@ struct Inbox {
 }
 
 impl BodyStream {
-    /// Starts reading `stream`.
+    /// Starts reading `stream`, chunk by chunk.
     ///
     /// # Errors
     /// If the stream already has a reader.
     pub fn new(stream: &JsValue) -> Result<Self, HttpError> {
+        Self::start(stream, false)
+    }
+
+    /// Starts reading a model's stream. After the first chunks, those that arrive within some milliseconds are one piece, and
+    /// nothing limits how much is read ahead.
+    ///
+    /// # Errors
+    /// As for [`BodyStream::new`].
+    pub fn ahead(stream: &JsValue) -> Result<Self, HttpError> {
+        Self::start(stream, true)
+    }
+
+    fn start(stream: &JsValue, ahead: bool) -> Result<Self, HttpError> {
         let inbox = Rc::<RefCell<Inbox>>::default();
         // The closures only change the inbox, which a panic leaves complete.
         let own = AssertUnwindSafe(Rc::clone(&inbox));
@@ -71,13 +87,13 @@ impl BodyStream {
             let error = (!error.is_undefined()).then(|| refused(error));
             change(&own, |inbox| (inbox.is_over, inbox.error) = (true, error));
         });
-        let source = Source::new(stream, &deliver, &end).map_err(refused)?;
+        let source = Source::new(stream, ahead, &deliver, &end).map_err(refused)?;
         Ok(Self { source, inbox, _deliver: deliver, _end: end })
     }
 
     /// Returns whether the body has arrived completely, even if not all of it was taken.
     pub fn is_complete(&self) -> bool {
-        self.inbox.borrow().is_over
+        self.source.is_over()
     }
 }
 

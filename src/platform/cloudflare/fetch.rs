@@ -4,11 +4,12 @@ use super::{body::BodyStream, exception};
 use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{
-    StreamExt,
-    stream::{LocalBoxStream, poll_fn},
-};
+use futures::{Stream, StreamExt, stream::LocalBoxStream};
 use js_sys::{JSON, Uint8Array};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
 use web_sys::{Headers, Response};
 use worker::AbortController;
@@ -27,6 +28,29 @@ impl Drop for Abort {
     }
 }
 
+/// The body of a response. Its request is aborted if it is dropped before all has arrived.
+struct ResponseBody {
+    pieces: BodyStream,
+    abort: Abort,
+}
+
+impl Stream for ResponseBody {
+    type Item = Result<Bytes, HttpError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.pieces.poll_next_unpin(cx)
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if self.pieces.is_complete() {
+            // Nothing is left to abort, and the connection can be used again.
+            self.abort.0.take();
+        }
+    }
+}
+
 #[async_trait(?Send)]
 impl Http for WorkerHttp {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -37,7 +61,7 @@ impl Http for WorkerHttp {
         };
         let controller = AbortController::default();
         let signal = controller.signal();
-        let mut abort = Abort(Some(controller));
+        let abort = Abort(Some(controller));
         let sent = raw_send(request.method, &request.url, &lines, &body, &signal);
         let response = sent.await.map_err(failed)?;
         let headers = header_lines(&response.headers());
@@ -45,16 +69,11 @@ impl Http for WorkerHttp {
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let body = match response.body() {
             Some(stream) => {
-                let mut pieces = BodyStream::new(&stream)?;
-                let chunks = poll_fn(move |cx| {
-                    let polled = pieces.poll_next_unpin(cx);
-                    if polled.is_ready() && pieces.is_complete() {
-                        // Nothing is left to abort, and the connection can be used again.
-                        abort.0.take();
-                    }
-                    polled
-                });
-                chunks.boxed_local()
+                let pieces = match request.read_ahead {
+                    true => BodyStream::ahead(&stream)?,
+                    false => BodyStream::new(&stream)?,
+                };
+                ResponseBody { pieces, abort }.boxed_local()
             }
             None => futures::stream::empty().boxed_local(),
         };
@@ -113,7 +132,7 @@ impl Ai for WorkerAi {
         let input = JSON::parse(&input.to_string()).map_err(thrown)?;
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
-            Ok(stream) => Ok(BodyStream::new(&stream)?.boxed_local()),
+            Ok(stream) => Ok(BodyStream::ahead(&stream)?.boxed_local()),
             // A model that does not stream returns an object.
             Err(object) => {
                 let text = JSON::stringify(&object).map_err(thrown)?;

@@ -1,95 +1,85 @@
-// The ends of byte streams. Entering wasm costs far more than a token, so these collect what arrives and what has
-// to be sent, and wake the other side only when it has something to do.
+// The ends of byte streams. Entering wasm costs far more than a token, so these wake the other side only when it has
+// something to do.
 
-/** How long received bytes wait for more, in milliseconds. Bytes that arrive alone do not wait. */
-const WINDOW = 10;
-/** How many times bytes are handed over without a wait: up to the first token, a provider sends a few empty events. */
+/** How long a model's stream is left to arrive after a delivery, in milliseconds: a person does not see 40 steps a second. */
+const WINDOW = 25;
+/** How many chunks of a model are delivered as they come: up to the first token, a provider sends a few without text. */
 const PROMPT = 4;
-/** Number of unread bytes at which reading or writing pauses. */
+/** Size of the runtime's largest chunk, in bytes: after such a chunk, more is waiting. */
+const FULL_CHUNK = 4096;
+/** Number of unsent bytes at which writing pauses. */
 const HIGH_WATER = 1 << 20;
 
 /**
- * Reads a stream ahead. Calls `deliver` with the bytes, and `end` with an error or `undefined` once all are delivered. If
+ * Reads a stream. Calls `deliver` with each chunk, and `end` with an error or `undefined` once all are delivered. If
  * `deliver` returns false, reading pauses until `resume` is called.
+ *
+ * A chunk of a model is a single token, and reading it costs as much as everything else that is done for it. With `ahead`,
+ * the runtime itself therefore reads on after the first chunks, and a read after the window returns all that has arrived.
  */
 export class Source {
-  constructor(stream, deliver, end) {
+  constructor(stream, ahead, deliver, end) {
+    this.stream = stream;
     this.reader = stream.getReader();
     this.deliver = deliver;
     this.end = end;
-    this.chunks = [];
-    this.size = 0;
-    this.delivered = 0;
-    this.deliveredAt = -WINDOW;
-    this.timer = null;
-    this.paused = null;
-    this.read();
+    this.isAhead = false;
+    this.isOver = false;
+    this.read(ahead);
   }
 
-  async read() {
+  async read(ahead) {
     let failure;
     try {
-      while (this.deliver) {
+      for (let delivered = 1; this.deliver; delivered++) {
         const { done, value } = await this.reader.read();
         if (done || !this.deliver) break;
-        this.chunks.push(value);
-        this.size += value.length;
-        this.announce();
-        if (this.paused) {
-          await this.paused;
-          this.paused = null;
-        }
+        if (!this.deliver(value)) await new Promise((resolve) => (this.resume = resolve));
+        if (ahead && delivered === PROMPT && this.deliver) this.readAhead();
+        if (this.isAhead && value.length < FULL_CHUNK) await this.window();
       }
     } catch (error) {
       failure = error ?? new Error("the stream failed");
     }
-    this.pass();
+    this.isOver = true;
     this.end?.(failure);
   }
 
-  /** Delivers what has arrived, at the latest when the window ends. */
-  announce() {
-    const now = Date.now();
-    const rest = this.size > HIGH_WATER ? 0 : this.deliveredAt + WINDOW - now;
-    if (rest <= 0) {
-      if (++this.delivered >= PROMPT) this.deliveredAt = now;
-      this.pass();
-    } else if (this.timer === null) {
-      this.timer = setTimeout(() => {
-        this.timer = null;
-        this.deliveredAt = Date.now();
-        this.pass();
-      }, rest);
-    }
+  /** Reads one branch of the stream to its end without JavaScript, so that the other branch keeps what arrives. */
+  readAhead() {
+    this.reader.releaseLock();
+    const [branch, rest] = this.stream.tee();
+    this.reader = branch.getReader();
+    this.isAhead = true;
+    const over = () => {
+      this.isOver = true;
+      this.wake?.();
+    };
+    new Response(rest).arrayBuffer().then(over, over);
   }
 
-  pass() {
-    if (this.timer !== null) clearTimeout(this.timer);
-    this.timer = null;
-    if (this.size === 0 || !this.deliver) return;
-    const bytes = this.chunks.length === 1 ? this.chunks[0] : new Uint8Array(this.size);
-    if (this.chunks.length > 1) {
-      let at = 0;
-      for (const chunk of this.chunks) {
-        bytes.set(chunk, at);
-        at += chunk.length;
-      }
-    }
-    this.chunks = [];
-    this.size = 0;
-    if (!this.deliver(bytes)) this.paused = new Promise((resolve) => (this.resume = resolve));
+  /** Resolves when the window has ended, or all has arrived. */
+  window() {
+    if (this.isOver || !this.deliver) return;
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, WINDOW);
+      this.wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   resume() {}
 
   /** Stops reading. Nothing is called any more. */
   release() {
-    clearTimeout(this.timer);
     this.deliver = null;
     this.end = null;
-    this.chunks = [];
-    this.size = 0;
     this.resume();
+    this.wake?.();
+    // Otherwise the branch would keep what still arrives.
+    if (this.isAhead && !this.isOver) this.reader.cancel().catch(() => {});
   }
 }
 
