@@ -274,6 +274,35 @@ fn responses_are_parsed_however_they_arrive() {
 }
 
 #[test]
+fn a_long_response_arrives_whole_and_while_the_model_responds() {
+    let world = World::start();
+    for wire in ["openai", "anthropic"] {
+        let model = format!("{wire}-long");
+        let pieces: Vec<String> = (0..4_000).map(|n| format!("piece {n} ")).collect();
+        let (first, rest) = pieces.split_at(2_000);
+        let (script, gate) = (Script::text(first.iter().map(String::as_str)), Gate::new());
+        let script = rest.iter().fold(script.hold(&gate), |script, piece| script.say(piece));
+        world.model.script(&model, script);
+        let chat = world.chat(&format!("{wire}/{model}"));
+        let mut events = chat.stream(json!({"content": "go"}));
+        let mut text = String::new();
+        let mut read_until = |length: usize| {
+            while text.len() < length {
+                let event = events.next().unwrap();
+                if event.event == "message.delta" {
+                    text += event.json()["delta"].as_str().unwrap();
+                }
+            }
+            text.clone()
+        };
+        assert_eq!(read_until(first.concat().len()), first.concat(), "{wire}");
+        gate.open();
+        assert_eq!(read_until(pieces.concat().len()), pieces.concat(), "{wire}");
+        assert_eq!(events.last().unwrap().event, "turn.completed");
+    }
+}
+
+#[test]
 fn the_providers_key_is_never_exposed() {
     let world = World::start();
     let leak = format!("Incorrect API key provided: {PROVIDER_KEY}. Got Bearer {PROVIDER_KEY}");

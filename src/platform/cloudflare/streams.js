@@ -55,7 +55,10 @@ export class Source {
       this.isOver = true;
       this.wake?.();
     };
-    new Response(rest).arrayBuffer().then(over, over);
+    // The pipe passes on each chunk: without it, `arrayBuffer` would let several kilobytes arrive first.
+    const { readable, writable } = new IdentityTransformStream();
+    rest.pipeTo(writable).catch(() => {});
+    new Response(readable).arrayBuffer().then(over, over);
   }
 
   /** Resolves when the window has ended, or all has arrived. */
