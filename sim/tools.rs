@@ -100,7 +100,8 @@ impl DynTool for SimTool {
                 "type": "object",
                 "properties": { "key": { "type": "string" }, "ms": { "type": "integer" }, "how": { "type": "string" } },
                 "required": ["key"],
-            }),
+            })
+            .into(),
             effect: self.effect,
             idempotent: self.idempotent,
             retry_on_timeout: self.retry,

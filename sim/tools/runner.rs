@@ -30,7 +30,7 @@ pub fn install(mut builder: HarnessBuilder) -> HarnessBuilder {
         builder = builder.dyn_tool(Rc::new(RunnerTool(ToolSpec {
             name: (*name).into(),
             description: "A runner has it.".into(),
-            parameters: json!({ "type": "object" }),
+            parameters: json!({ "type": "object" }).into(),
             effect: *effect,
             idempotent: true,
             retry_on_timeout: false,

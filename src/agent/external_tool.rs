@@ -72,7 +72,7 @@ impl ExternalTool {
         Ok(Self(ToolSpec {
             name,
             description,
-            parameters,
+            parameters: parameters.into(),
             effect,
             // A call here only returns the client's result, which may differ between equal calls.
             idempotent: true,

@@ -6,7 +6,7 @@
 
 use super::{Tool, ToolContext, ToolError, Toolkit, toolkit::RESERVED};
 use crate::turn::selector::{ToolIndex, ToolSelection};
-use crate::types::{Category, Effect, Part, ToolCall, ToolSpec, Tools};
+use crate::types::{Category, Effect, Part, ToolCall, ToolSchema, ToolSpec, Tools};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -36,7 +36,7 @@ pub(super) struct Search {
 pub(super) struct Found {
     name: String,
     description: String,
-    parameters: Value,
+    parameters: ToolSchema,
 }
 
 impl Tool for FindTools {

@@ -147,7 +147,7 @@ pub trait Tool: 'static {
 /// }
 ///
 /// let spec = ToolSpec {
-///     name: "answer".into(), description: "Returns the answer.".into(), parameters: json!({"type": "object"}),
+///     name: "answer".into(), description: "Returns the answer.".into(), parameters: json!({"type": "object"}).into(),
 ///     effect: Effect::ReadOnly, category: Category::Read, idempotent: true,
 ///     client_may_repeat: false, retry_on_timeout: true, varies: false, control: false, suspends: None,
 /// };
@@ -225,7 +225,7 @@ impl<T: Tool> DynTool for T {
         ToolSpec {
             name: T::NAME.to_owned(),
             description: T::DESCRIPTION.to_owned(),
-            parameters: parameters(T::Args::json_schema),
+            parameters: parameters(T::Args::json_schema).into(),
             effect: T::EFFECT,
             idempotent: T::IDEMPOTENT,
             retry_on_timeout: T::RETRY_ON_TIMEOUT,

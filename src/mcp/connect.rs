@@ -41,7 +41,7 @@ impl DynTool for ConnectTool {
             control: false,
             suspends: None,
             client_may_repeat: false,
-            parameters: json!({"type": "object", "properties": {}}),
+            parameters: json!({"type": "object", "properties": {}}).into(),
         }
     }
 

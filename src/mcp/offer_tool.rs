@@ -44,7 +44,7 @@ impl OfferTool {
             control: false,
             suspends: None,
             client_may_repeat: false,
-            parameters: parameters(kind, &names),
+            parameters: parameters(kind, &names).into(),
         };
         Self { kind, servers, spec }
     }

@@ -54,7 +54,7 @@ impl McpTool {
             control: false,
             suspends: None,
             client_may_repeat: false,
-            parameters,
+            parameters: parameters.into(),
         };
         let is_checked = schema::check(&spec.parameters).is_ok();
         Ok(Self { spec, name: name.to_owned(), is_checked, mirrored, connection })

@@ -203,7 +203,7 @@ pub(super) fn spec(name: &str) -> Rc<ToolSpec> {
     Rc::new(ToolSpec {
         name: name.into(),
         description: format!("Does {name}."),
-        parameters: json!({"type":"object","required":["what"]}),
+        parameters: json!({"type":"object","required":["what"]}).into(),
         effect: Effect::ReadOnly,
         idempotent: true,
         retry_on_timeout: true,

@@ -127,7 +127,7 @@ fn spawning(name: &str, description: String, parameters: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description,
-        parameters,
+        parameters: parameters.into(),
         // The child's own calls are subject to permission rules, one by one.
         effect: Effect::LocalWrite,
         idempotent: true,

@@ -154,7 +154,7 @@ mod tests {
         Rc::new(ToolSpec {
             name: name.into(),
             description: description.into(),
-            parameters: json!({"type": "object", "properties": properties}),
+            parameters: json!({"type": "object", "properties": properties}).into(),
             effect: Effect::ReadOnly,
             idempotent: true,
             retry_on_timeout: true,

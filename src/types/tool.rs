@@ -1,8 +1,7 @@
 //! The declaration of a tool.
 
-use super::{Category, WaitKind};
+use super::{Category, ToolSchema, WaitKind};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// The kind of effect that a tool may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -36,7 +35,7 @@ pub struct ToolSpec {
     /// Description for the model, in one or two sentences.
     pub description: String,
     /// JSON Schema of the arguments: an object schema with inlined subschemas.
-    pub parameters: Value,
+    pub parameters: ToolSchema,
     /// The effect of the tool.
     pub effect: Effect,
     /// Whether running a call twice is equivalent to running it once. Recovery reruns only such calls.

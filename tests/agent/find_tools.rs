@@ -21,7 +21,7 @@ impl DynTool for Named {
         ToolSpec {
             name: self.0.clone(),
             description: self.1.clone(),
-            parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),
+            parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}).into(),
             effect: Effect::ReadOnly,
             idempotent: true,
             retry_on_timeout: false,

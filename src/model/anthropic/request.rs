@@ -1,6 +1,6 @@
 //! The request body of the Messages API.
 
-use crate::types::{MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking};
+use crate::types::{MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking, ToolSchema};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -91,7 +91,7 @@ const EPHEMERAL: Option<Marker> = Some(Marker { r#type: "ephemeral" });
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: &'a ToolSchema,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Marker>,
 }

@@ -1,8 +1,9 @@
 //! The request body of chat completions.
 
-use crate::types::{FileRef, Media, MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking};
+use crate::types::{
+    FileRef, Media, MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking, ToolSchema,
+};
 use serde::Serialize;
-use serde_json::Value;
 use std::borrow::Cow;
 
 /// The server that reads the body. Dialects differ in details.
@@ -117,7 +118,7 @@ struct Tool<'a> {
 struct FunctionSpec<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a ToolSchema,
 }
 
 /// Builds the body for `request`. The volatile text precedes the last user message and does not change during

@@ -179,7 +179,7 @@ impl Checked {
         let spec = ToolSpec {
             name: declared.name,
             description: declared.description,
-            parameters,
+            parameters: parameters.into(),
             effect,
             idempotent,
             retry_on_timeout: idempotent,

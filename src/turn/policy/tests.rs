@@ -14,7 +14,7 @@ fn tool(name: &str, category: Category) -> ToolSpec {
     ToolSpec {
         name: name.into(),
         description: String::new(),
-        parameters: json!({"type": "object"}),
+        parameters: json!({"type": "object"}).into(),
         effect: Effect::Destructive,
         idempotent: false,
         retry_on_timeout: false,
