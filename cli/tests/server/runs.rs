@@ -268,8 +268,7 @@ fn a_run_works_in_the_folder_of_its_runner_and_keeps_its_own_files_on_the_server
     let project = Project::new();
     let agent = project.cli.folder().join("folder-coder");
     fs::create_dir(&agent).unwrap();
-    let settings =
-        "subagents = []\n[workspace]\nkind = \"runner\"\n[permissions.tools]\nlocal_verify = \"allow\"\n";
+    let settings = "subagents = []\n[workspace]\nkind = \"runner\"\n[permissions.tools]\nlocal_verify = \"allow\"\n[verify]\ntool = \"local_verify\"\n";
     let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder/agent.toml");
     let coder = fs::read_to_string(coder).unwrap();
     let tools = coder.split_once("# Printed by `agentctl runner tools`.").unwrap().1;
@@ -277,13 +276,13 @@ fn a_run_works_in_the_folder_of_its_runner_and_keeps_its_own_files_on_the_server
     project.cli.run(&["agents", "push", &agent.display().to_string()]).expect(0);
 
     let plan = json!({"steps": [
-        {"id": "fix", "title": "Set the value", "type": "agent", "prompt": "Write 42 into value.txt."},
+        {"id": "fix", "title": "Set the value", "type": "agent", "prompt": "Set value.txt to 42."},
         {"id": "note", "title": "Say what was done", "type": "note", "depends_on": ["fix"], "content": "Set it."},
     ]});
     project.world.model.script("m", Script::text([plan.to_string().as_str()]));
-    let write = json!({"path": "value.txt", "content": "42\n"});
-    project.world.model.script("m", Script::new().tool("c1", "write_file", write));
-    project.world.model.script("m", Script::text(["Wrote it."]));
+    let edit = json!({"path": "value.txt", "old_string": "1", "new_string": "42"});
+    project.world.model.script("m", Script::new().tool("c1", "edit_file", edit));
+    project.world.model.script("m", Script::text(["Set it."]));
     let run = [&["run", "--spec", "fix.md", "--agent", "folder-coder", "--json"], ROOT].concat();
     let run = project.cli.run(&run).expect(0).json();
     assert_eq!(run["status"], "succeeded", "{run}");
