@@ -132,7 +132,7 @@ impl Ai for WorkerAi {
         let input = JSON::parse(&input.to_string()).map_err(thrown)?;
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
-            Ok(stream) => Ok(BodyStream::ahead(&stream)?.boxed_local()),
+            Ok(stream) => Ok(BodyStream::new(&stream)?.boxed_local()),
             // A model that does not stream returns an object.
             Err(object) => {
                 let text = JSON::stringify(&object).map_err(thrown)?;

@@ -41,7 +41,7 @@ export class Source {
     } catch (error) {
       failure = error ?? new Error("the stream failed");
     }
-    this.isOver = true;
+    this.isOver = failure === undefined;
     this.end?.(failure);
   }
 
@@ -55,10 +55,11 @@ export class Source {
       this.isOver = true;
       this.wake?.();
     };
+    const failed = () => this.wake?.();
     // The pipe passes on each chunk: without it, `arrayBuffer` would let several kilobytes arrive first.
     const { readable, writable } = new IdentityTransformStream();
     rest.pipeTo(writable).catch(() => {});
-    new Response(readable).arrayBuffer().then(over, over);
+    new Response(readable).arrayBuffer().then(over, failed);
   }
 
   /** Resolves when the window has ended, or all has arrived. */
