@@ -155,3 +155,16 @@ fn a_cursor_that_does_not_exist_counts_as_the_start() {
         is_the_rest(&stage, Cursor::default(), &come_back(&stage, cursor, 2).0);
     }
 }
+
+#[test]
+fn tokens_that_arrive_together_are_sent_together() {
+    let stage = Stage::demo();
+    stage.post("t1", "/say Hello.");
+    stage.settle();
+    let (_, mut stream) = come_back(&stage, Cursor::default(), 100);
+    stage.post("t2", "/say one two three");
+    stage.settle();
+    let deltas = drain(&mut stream).into_iter().filter(|event| event.data["type"] == "message.delta");
+    let texts: Vec<_> = deltas.map(|event| event.data["delta"].clone()).collect();
+    assert_eq!(texts, ["one two three"]);
+}

@@ -1,6 +1,6 @@
 //! Failures of model providers, as the clients of a turn see them.
 
-use crate::support::{Event, Gate, PROVIDER_KEY, Script, World};
+use crate::support::{Chat, Event, Gate, PROVIDER_KEY, Script, Sse, World};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
@@ -273,32 +273,54 @@ fn responses_are_parsed_however_they_arrive() {
     }
 }
 
+/// The pieces of a response that the runtime reads ahead.
+fn pieces() -> Vec<String> {
+    (0..2_000).map(|n| format!("piece {n} ")).collect()
+}
+
+/// Starts a turn whose model says these pieces and then waits at a gate. Returns the stream behind all of them.
+fn read_ahead(chat: &Chat, pieces: &[String]) -> Sse {
+    let mut events = chat.stream(json!({"content": "go"}));
+    let mut text = String::new();
+    while text.len() < pieces.concat().len() {
+        text += &delta(&events.next().unwrap());
+    }
+    assert_eq!(text, pieces.concat());
+    events
+}
+
+/// Returns the text that an event adds.
+fn delta(event: &Event) -> String {
+    let delta = (event.event == "message.delta").then(|| event.json()["delta"].as_str().unwrap().to_owned());
+    delta.unwrap_or_default()
+}
+
 #[test]
-fn a_long_response_arrives_whole_and_while_the_model_responds() {
+fn a_long_response_arrives_while_the_model_responds_and_is_whole_cut_or_aborted() {
     let world = World::start();
-    for wire in ["openai", "anthropic"] {
-        let model = format!("{wire}-long");
-        let pieces: Vec<String> = (0..4_000).map(|n| format!("piece {n} ")).collect();
-        let (first, rest) = pieces.split_at(2_000);
-        let (script, gate) = (Script::text(first.iter().map(String::as_str)), Gate::new());
-        let script = rest.iter().fold(script.hold(&gate), |script, piece| script.say(piece));
-        world.model.script(&model, script);
+    for (wire, ending) in
+        [("openai", "whole"), ("anthropic", "whole"), ("openai", "cut"), ("openai", "aborted")]
+    {
+        let (model, gate) = (format!("{wire}-{ending}"), Gate::new());
+        let (first, rest) = (pieces(), pieces());
+        let script = Script::text(first.iter().map(String::as_str)).hold(&gate);
+        let script = rest.iter().fold(script, |script, piece| script.say(piece));
+        world.model.script(&model, if ending == "cut" { script.cut() } else { script });
+        world.model.script(&model, Script::text(["Again."]));
         let chat = world.chat(&format!("{wire}/{model}"));
-        let mut events = chat.stream(json!({"content": "go"}));
-        let mut text = String::new();
-        let mut read_until = |length: usize| {
-            while text.len() < length {
-                let event = events.next().unwrap();
-                if event.event == "message.delta" {
-                    text += event.json()["delta"].as_str().unwrap();
-                }
+        let events = read_ahead(&chat, &first);
+        let reply = match ending {
+            "aborted" => {
+                chat.post("/abort", json!({})).expect(200);
+                world.wait_for_abort(&model);
+                first.concat()
             }
-            text.clone()
+            _ => {
+                gate.open();
+                if ending == "cut" { "Again.".to_owned() } else { [first, rest].concat().concat() }
+            }
         };
-        assert_eq!(read_until(first.concat().len()), first.concat(), "{wire}");
-        gate.open();
-        assert_eq!(read_until(pieces.concat().len()), pieces.concat(), "{wire}");
-        assert_eq!(events.last().unwrap().event, "turn.completed");
+        assert_eq!(events.last().unwrap().json()["reply"]["text"], reply, "{model}");
     }
 }
 

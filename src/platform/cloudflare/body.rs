@@ -11,6 +11,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use wasm_bindgen::{JsValue, prelude::*};
+use web_sys::AbortSignal;
 
 /// Number of unread bytes at which reading pauses.
 const HIGH_WATER: usize = 1 << 20;
@@ -21,7 +22,7 @@ extern "C" {
     #[wasm_bindgen(constructor, catch)]
     fn new(
         stream: &JsValue,
-        ahead: bool,
+        signal: &JsValue,
         deliver: &Closure<dyn FnMut(Vec<u8>) -> bool>,
         end: &Closure<dyn FnMut(JsValue)>,
     ) -> Result<Source, JsValue>;
@@ -62,19 +63,19 @@ impl BodyStream {
     /// # Errors
     /// If the stream already has a reader.
     pub fn new(stream: &JsValue) -> Result<Self, HttpError> {
-        Self::start(stream, false)
+        Self::start(stream, &JsValue::UNDEFINED)
     }
 
     /// Starts reading a model's stream. After the first chunks, those that arrive within some milliseconds are one piece, and
-    /// nothing limits how much is read ahead.
+    /// nothing limits how much is read ahead. When the stream is dropped, `signal` must be aborted.
     ///
     /// # Errors
     /// As for [`BodyStream::new`].
-    pub fn ahead(stream: &JsValue) -> Result<Self, HttpError> {
-        Self::start(stream, true)
+    pub fn ahead(stream: &JsValue, signal: &AbortSignal) -> Result<Self, HttpError> {
+        Self::start(stream, signal)
     }
 
-    fn start(stream: &JsValue, ahead: bool) -> Result<Self, HttpError> {
+    fn start(stream: &JsValue, signal: &JsValue) -> Result<Self, HttpError> {
         let inbox = Rc::<RefCell<Inbox>>::default();
         // The closures only change the inbox, which a panic leaves complete.
         let own = AssertUnwindSafe(Rc::clone(&inbox));
@@ -87,7 +88,7 @@ impl BodyStream {
             let error = (!error.is_undefined()).then(|| refused(error));
             change(&own, |inbox| (inbox.is_over, inbox.error) = (true, error));
         });
-        let source = Source::new(stream, ahead, &deliver, &end).map_err(refused)?;
+        let source = Source::new(stream, signal, &deliver, &end).map_err(refused)?;
         Ok(Self { source, inbox, _deliver: deliver, _end: end })
     }
 

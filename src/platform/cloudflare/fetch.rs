@@ -17,7 +17,7 @@ use worker::AbortController;
 /// The platform's `fetch`.
 pub struct WorkerHttp;
 
-/// Aborts its request when dropped. Dropping a fetch alone would let it continue.
+/// Aborts its request, and reading its response, when dropped. Dropping a fetch alone would let it continue.
 struct Abort(Option<AbortController>);
 
 impl Drop for Abort {
@@ -70,7 +70,7 @@ impl Http for WorkerHttp {
         let body = match response.body() {
             Some(stream) => {
                 let pieces = match request.read_ahead {
-                    true => BodyStream::ahead(&stream)?,
+                    true => BodyStream::ahead(&stream, &signal)?,
                     false => BodyStream::new(&stream)?,
                 };
                 ResponseBody { pieces, abort }.boxed_local()
@@ -132,7 +132,11 @@ impl Ai for WorkerAi {
         let input = JSON::parse(&input.to_string()).map_err(thrown)?;
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
-            Ok(stream) => Ok(BodyStream::new(&stream)?.boxed_local()),
+            Ok(stream) => {
+                let controller = AbortController::default();
+                let pieces = BodyStream::ahead(&stream, &controller.signal())?;
+                Ok(ResponseBody { pieces, abort: Abort(Some(controller)) }.boxed_local())
+            }
             // A model that does not stream returns an object.
             Err(object) => {
                 let text = JSON::stringify(&object).map_err(thrown)?;
