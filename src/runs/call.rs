@@ -8,6 +8,14 @@ pub const PLAN: &str = "run_plan";
 pub const ARTIFACT: &str = "run_artifact";
 /// The tool of a runner that renders a diagram.
 pub const DIAGRAM: &str = "local_diagram";
+/// The tool of a runner that runs a command.
+pub(super) const SHELL: &str = "local_shell";
+/// The tool of a runner that applies a unified diff.
+pub(super) const APPLY_PATCH: &str = "local_apply_patch";
+/// The tool of a runner that writes a file.
+pub(super) const WRITE: &str = "local_write";
+/// The tool that gives a task to a subagent.
+pub(super) const SUBAGENT: &str = "subagent";
 
 /// What a call of a run is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The model of a run's session: responds with the calls that come next.
 
-use super::call::{ARTIFACT, DIAGRAM, PLAN, Purpose};
+use super::call::{APPLY_PATCH, ARTIFACT, DIAGRAM, PLAN, Purpose, SHELL, SUBAGENT, WRITE};
 use super::decision::Next;
 use super::drawing::Drawing;
 use super::fold::{REPORT, Run, StepState};
@@ -111,12 +111,12 @@ impl Decision {
     /// Returns the call of a step.
     async fn call_of(&self, step: &Step, usage: &mut Usage) -> Result<(Purpose, String, Value), ModelError> {
         let (tool, args) = match step.kind {
-            StepType::Command => ("local_shell", json!({"command": step.command})),
-            StepType::Patch if step.patch.is_some() => ("local_apply_patch", json!({"patch": step.patch})),
-            StepType::Patch => ("local_write", json!({"path": step.path, "content": step.content})),
+            StepType::Command => (SHELL, json!({"command": step.command})),
+            StepType::Patch if step.patch.is_some() => (APPLY_PATCH, json!({"patch": step.patch})),
+            StepType::Patch => (WRITE, json!({"path": step.path, "content": step.content})),
             StepType::Agent => {
                 let kind = step.agent.as_deref().unwrap_or(GENERAL);
-                ("subagent", json!({"agent": kind, "task": step.prompt}))
+                (SUBAGENT, json!({"agent": kind, "task": step.prompt}))
             }
             StepType::Note | StepType::Diagram | StepType::Model => {
                 let content = match step.kind {

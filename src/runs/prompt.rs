@@ -1,18 +1,19 @@
 //! The requests of a run to its model.
 
+use super::call::{APPLY_PATCH, SHELL, SUBAGENT, WRITE};
 use super::fold::{Run, StepState, StepStatus, excerpt};
 use super::plan::Step;
 use crate::types::call::untrusted;
 
 /// The types of steps, each with the tool that it needs.
 const TYPES: [(Option<&str>, &str); 7] = [
-    (Some("local_shell"), r#""command" (with "command", for the shell)"#),
-    (Some("local_apply_patch"), r#""patch" (with "patch", a unified diff)"#),
-    (Some("local_write"), r#""patch" (with "path" and "content", the whole new file)"#),
+    (Some(SHELL), r#""command" (with "command", for the shell)"#),
+    (Some(APPLY_PATCH), r#""patch" (with "patch", a unified diff)"#),
+    (Some(WRITE), r#""patch" (with "path" and "content", the whole new file)"#),
     (None, r#""note" (with "content")"#),
     (None, r#""diagram" (with "content", in Mermaid: the type of the diagram first)"#),
     (None, r#""model" (with "prompt": you are asked for a text, which becomes a file)"#),
-    (Some("subagent"), r#""agent" (with "prompt", and "agent" if a certain kind of subagent should do it)"#),
+    (Some(SUBAGENT), r#""agent" (with "prompt", and "agent" if a certain kind of subagent should do it)"#),
 ];
 /// Most text of other steps in a request, in characters.
 const MAX_INPUT: usize = 4_000;
