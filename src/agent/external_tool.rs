@@ -142,7 +142,7 @@ mod tests {
     fn undeclared_properties_default_to_the_strictest() {
         let spec = tool(json!({"name": "do", "description": "Does."})).unwrap().spec();
         assert_eq!((spec.effect, spec.category), (Effect::Destructive, Category::Other));
-        assert_eq!(spec.parameters, json!({"type": "object", "properties": {}}));
+        assert_eq!(*spec.parameters, json!({"type": "object", "properties": {}}));
     }
 
     #[test]

@@ -96,13 +96,8 @@ async fn read(ports: &Ports, url: &str) -> Result<Option<Value>, McpError> {
 
 fn post(url: &str, kind: &str, body: String) -> HttpRequest {
     let headers = vec![("content-type".to_owned(), kind.to_owned())];
-    HttpRequest {
-        method: "POST",
-        url: url.to_owned(),
-        headers,
-        body: Some(Bytes::from(body)),
-        read_ahead: false,
-    }
+    let body = Some(Bytes::from(body));
+    HttpRequest { method: "POST", url: url.to_owned(), headers, body, ..HttpRequest::default() }
 }
 
 fn text(value: &Value, name: &str) -> Option<String> {

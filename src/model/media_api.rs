@@ -104,7 +104,8 @@ impl MediaApi {
             self.endpoint.key.as_ref().map(|key| ("authorization".to_owned(), format!("Bearer {key}"))),
         );
         let url = format!("{}{path}", self.endpoint.base_url.trim_end_matches('/'));
-        let request = HttpRequest { method: "POST", url, headers, body: Some(body), read_ahead: false };
+        let request =
+            HttpRequest { method: "POST", url, headers, body: Some(body), ..HttpRequest::default() };
         let sent = async {
             let response = self.http.send(request).await;
             let response = response.map_err(|error| connection_error(ModelErrorKind::Network, &error))?;

@@ -132,7 +132,8 @@ impl Connection {
         }
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let body = Some(Bytes::from(body.to_string()));
-        let request = HttpRequest { method: "POST", url: target.url, headers, body, read_ahead: false };
+        let request =
+            HttpRequest { method: "POST", url: target.url, headers, body, ..HttpRequest::default() };
         let response = self.ports.http.send(request).await?;
         match response.status {
             200..300 => {

@@ -42,12 +42,6 @@ impl PartialEq for ToolSchema {
     }
 }
 
-impl PartialEq<Value> for ToolSchema {
-    fn eq(&self, other: &Value) -> bool {
-        self.schema == *other
-    }
-}
-
 impl Serialize for ToolSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.text.get() {

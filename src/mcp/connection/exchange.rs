@@ -214,7 +214,7 @@ fn request(target: &Target, own: Vec<(String, String)>, body: &Value) -> Result<
         return Err(Invalid(header::too_large_text()));
     }
     let (url, body) = (target.url.clone(), Some(Bytes::from(body.to_string())));
-    Ok(HttpRequest { method: "POST", url, headers, body, read_ahead: false })
+    Ok(HttpRequest { method: "POST", url, headers, body, ..HttpRequest::default() })
 }
 
 /// Returns the message that the result of a request is no longer wanted.

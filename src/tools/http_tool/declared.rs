@@ -253,7 +253,7 @@ impl Checked {
             return Err(too_large("headers", header::MAX_BYTES));
         }
         let body = body.map(Into::into);
-        Ok(HttpRequest { method: self.method.name(), url, headers, body, read_ahead: false })
+        Ok(HttpRequest { method: self.method.name(), url, headers, body, ..HttpRequest::default() })
     }
 }
 

@@ -151,8 +151,8 @@ impl WebhookSender for PushSender {
         // Checked again, because the operator may have changed the list.
         let url = self.check(&webhook.url)?;
         let (headers, body) = (webhook.headers.clone(), Some(update.to_string().into()));
-        let response =
-            self.http.send(HttpRequest { method: "POST", url, headers, body, read_ahead: false }).await?;
+        let request = HttpRequest { method: "POST", url, headers, body, ..HttpRequest::default() };
+        let response = self.http.send(request).await?;
         match response.status {
             200..=299 => Ok(()),
             status => Err(format!("the receiver responded with {status}").into()),
