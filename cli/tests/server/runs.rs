@@ -268,7 +268,12 @@ fn a_run_works_in_the_folder_of_its_runner_and_keeps_its_own_files_on_the_server
     let project = Project::new();
     let agent = project.cli.folder().join("folder-coder");
     fs::create_dir(&agent).unwrap();
-    let settings = "subagents = []\n[workspace]\nkind = \"runner\"\n[permissions.tools]\nlocal_verify = \"allow\"\n[verify]\ntool = \"local_verify\"\n";
+    let settings = r#"
+subagents = []
+workspace = { kind = "runner" }
+verify = { tool = "local_verify" }
+permissions = { tools = { local_verify = "allow" } }
+"#;
     let coder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents/coder/agent.toml");
     let coder = fs::read_to_string(coder).unwrap();
     let tools = coder.split_once("# Printed by `agentctl runner tools`.").unwrap().1;
