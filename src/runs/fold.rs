@@ -51,8 +51,9 @@ pub struct StepState {
     pub step: Step,
     /// 0 for the steps of the plan, otherwise the number of the repair.
     pub repair: u32,
+    /// Its state, apart from an approval that it waits for: see [`Run::status_of`].
     pub status: StepStatus,
-    /// Its newest call.
+    /// Its newest call, or the one that renders its diagram if a person is asked about it.
     pub call: Option<CallId>,
     /// The hash of the arguments that wait for an approval, or were decided on.
     pub args_hash: Option<String>,
@@ -188,6 +189,14 @@ impl Run {
         step.needs_approval || self.approvals == RunApprovals::All
     }
 
+    /// Returns the state of a step, which waits if the call that does its work or renders its diagram does.
+    pub(super) fn status_of(&self, own: &StepState) -> StepStatus {
+        match &own.call {
+            Some(call) if self.waits.contains(call) => StepStatus::WaitingApproval,
+            _ => own.status,
+        }
+    }
+
     /// Returns whether a call waits for a person.
     pub(super) fn waits(&self) -> bool {
         !self.waits.is_empty()
@@ -218,17 +227,13 @@ impl Run {
             EventKind::RunRequested(turn) => self.begin(turn),
             EventKind::ToolStarted { call_id, name, args, .. } => self.started(call_id, name, &args),
             EventKind::ToolApprovalRequired { call_id, args_hash, .. } => {
-                self.waits.insert(call_id.clone());
                 if let Some(step) = self.step_of(&call_id) {
-                    step.status = StepStatus::WaitingApproval;
-                    step.args_hash = Some(args_hash);
+                    (step.call, step.args_hash) = (Some(call_id.clone()), Some(args_hash));
                 }
+                self.waits.insert(call_id);
             }
             EventKind::ApprovalDecided { call_id, .. } | EventKind::ToolSuspended { call_id, .. } => {
                 self.waits.remove(&call_id);
-                if let Some(step) = self.step_of(&call_id) {
-                    step.status = StepStatus::Running;
-                }
             }
             EventKind::ToolCompleted { call_id, outcome, .. } => self.completed(&call_id, &outcome),
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
@@ -291,8 +296,8 @@ impl Run {
                     step.attempts += 1;
                 }
             }
-            Some(Purpose::Drawing(id)) => {
-                if let Some(step) = self.find_step(&id) {
+            Some(Purpose::Drawing(_)) => {
+                if let Some(step) = self.step_of(&call) {
                     step.drawing = Drawing::Running;
                 }
             }
@@ -360,9 +365,9 @@ impl Run {
                 self.report = Some(Self::path(&self.id, REPORT));
             }
             Some(Purpose::Step(_)) => self.step_completed(call, &name, outcome, output),
-            Some(Purpose::Drawing(id)) => {
+            Some(Purpose::Drawing(_)) => {
                 let output = excerpt(&output, 1_000);
-                if let Some(step) = self.find_step(&id) {
+                if let Some(step) = self.step_of(call) {
                     step.drawing = match name.as_str() {
                         ARTIFACT if outcome.is_error() => Drawing::Failed(output),
                         ARTIFACT => Drawing::Stored,
@@ -406,11 +411,7 @@ impl Run {
     }
 
     fn step_of(&mut self, call: &CallId) -> Option<&mut StepState> {
-        let Some(Purpose::Step(id)) = Purpose::of(call) else { return None };
-        self.find_step(&id)
-    }
-
-    fn find_step(&mut self, id: &str) -> Option<&mut StepState> {
+        let Some(Purpose::Step(id) | Purpose::Drawing(id)) = Purpose::of(call) else { return None };
         self.steps.iter_mut().find(|own| own.step.id == id)
     }
 

@@ -55,6 +55,17 @@ impl Stage {
         call_id
     }
 
+    fn ask(&mut self, call: &CallId, name: &str) {
+        self.run.apply(EventKind::ToolApprovalRequired {
+            call_id: call.clone(),
+            name: name.to_owned(),
+            args: json!({}),
+            args_hash: "hash".into(),
+            category: crate::types::Category::Execute,
+            expires_at: Timestamp(9),
+        });
+    }
+
     pub fn complete(&mut self, call: &CallId, outcome: ToolOutcome) {
         self.run.apply(EventKind::completed(call.clone(), "local_shell".into(), outcome));
     }
@@ -193,6 +204,10 @@ fn diagrams_are_rendered_and_stored_after_the_steps() {
     let drawing = |id: &str| Purpose::Drawing(id.to_owned());
     assert_eq!(stage.next(), "Draw a b");
     let call = stage.start(&drawing("a"), "local_diagram", json!({}));
+    stage.ask(&call, "local_diagram");
+    assert_eq!(stage.read().call_of("a"), Some(&call));
+    let statuses = || stage.statuses().into_iter().map(|(_, status)| status).collect::<Vec<_>>();
+    assert_eq!(statuses(), [StepStatus::WaitingApproval, StepStatus::Succeeded, StepStatus::Succeeded]);
     let waits = EventKind::ToolSuspended {
         call_id: call.clone(),
         name: "local_diagram".into(),
@@ -431,15 +446,7 @@ fn a_run_that_is_canceled_or_has_reached_a_limit_says_so() {
     let mut stage = Stage::new(RunApprovals::All, OnDecline::Skip);
     stage.plan(&plan_of(&[command("a", &[]), command("b", &["a"])]));
     let call = stage.start(&Purpose::Step("a".into()), "local_shell", json!({}));
-    let required = EventKind::ToolApprovalRequired {
-        call_id: call.clone(),
-        name: "local_shell".into(),
-        args: json!({}),
-        args_hash: "hash".into(),
-        category: crate::types::Category::Execute,
-        expires_at: Timestamp(9),
-    };
-    stage.run.apply(required);
+    stage.ask(&call, "local_shell");
     let view = stage.read().view(About::default());
     assert_eq!((view.status, view.steps[0].status), (RunStatus::Waiting, StepStatus::WaitingApproval));
     assert_eq!(

@@ -122,7 +122,7 @@ pub struct StepView {
     pub needs_approval: bool,
     /// Steps that must succeed before.
     pub depends_on: Vec<String>,
-    /// The id of its newest call.
+    /// The id of its newest call, or of the one that renders its diagram if a person is asked about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
     /// The hash of the arguments to approve.
@@ -184,7 +184,7 @@ impl Run {
             id: own.step.id.clone(),
             title: own.step.title.clone(),
             kind: own.step.kind,
-            status: own.status,
+            status: self.status_of(own),
             needs_approval: self.asks_for(&own.step),
             depends_on: own.step.depends_on.clone(),
             call_id: own.call.clone(),
@@ -196,7 +196,7 @@ impl Run {
     }
 
     fn phase(&self) -> RunPhase {
-        let runs = |own: &StepState| matches!(own.status, StepStatus::Running | StepStatus::WaitingApproval);
+        let runs = |own: &StepState| own.status == StepStatus::Running;
         match () {
             () if self.has_ended() => RunPhase::Done,
             () if self.has_reported => RunPhase::Document,

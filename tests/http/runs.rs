@@ -18,15 +18,15 @@ fn world() -> World {
     world
 }
 
+fn tool(name: &str, category: &str, effect: &str) -> Value {
+    let text = json!({"type": "string"});
+    json!({
+        "name": name, "description": "Works.", "category": category, "effect": effect,
+        "parameters": {"properties": {"command": text, "patch": text, "path": text, "diagram": text}},
+    })
+}
+
 fn define(world: &World, more: Value) {
-    let tool = |name: &str, category: &str, effect: &str| {
-        json!({
-            "name": name, "description": "Works.", "category": category, "effect": effect,
-            "parameters": {"properties": {
-                "command": {"type": "string"}, "patch": {"type": "string"}, "path": {"type": "string"},
-            }},
-        })
-    };
     let mut definition = json!({
         "external_tools": [
             tool("local_repo_tree", "read", "read_only"), tool("local_shell", "execute", "destructive"),
@@ -372,6 +372,29 @@ fn prose_leads_to_the_fallback_plan_whose_commands_are_gated() {
     strict.decide("diagrams", json!({"decision": "decline"})).expect(200);
     let ended = strict.work(good);
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("step_declined")));
+}
+
+#[test]
+fn a_diagram_is_rendered_when_a_person_approves_its_step() {
+    let world = World::start();
+    let tools =
+        [tool("local_diagram", "execute", "read_only"), tool("local_verify", "execute", "local_write")];
+    define(&world, json!({"external_tools": tools, "permissions": {}}));
+    let diagram = |id: &str| json!({"id": id, "type": "diagram", "content": "graph TD\nA-->B"});
+    let run = Work::start(&world, "drawn", &[plan(&[diagram("a"), diagram("b")])], json!({}));
+    let waits = run.work(good);
+    assert_eq!(waits["status"], "waiting");
+    assert_eq!(run.statuses(), ["a waiting_approval", "b waiting_approval"]);
+    let approve = json!({"decision": "approve", "args_hash": waits["steps"][0]["args_hash"]});
+    run.decide("a", approve.clone()).expect(200);
+    run.decide("a", approve).expect(200);
+    run.decide("b", json!({"decision": "decline"})).expect(200);
+    let ended = run.work(|_, _| Ok("<svg/>".into()));
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    assert_eq!(run.statuses(), ["a succeeded", "b succeeded"]);
+    let files = |step: usize| ended["steps"][step]["files"].as_array().unwrap().len();
+    assert_eq!((files(0), files(1)), (2, 1));
+    assert_eq!(*run.done.borrow(), ["local_diagram"]);
 }
 
 #[test]
