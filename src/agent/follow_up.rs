@@ -174,18 +174,17 @@ impl FollowUpContext {
     /// # Errors
     /// If the store fails.
     pub fn newest(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, BoxError> {
-        let mut records = self.select(self.seen, kinds, limit, true)?;
+        let (mut records, _) = self.select(self.seen, kinds, limit, true)?;
         records.reverse();
         Ok(records)
     }
 
     /// Returns the oldest unprocessed records of these kinds with a sequence number above `after`: at most `limit`,
-    /// and at most a page ([`PAGE_BYTES`](crate::ports::session_store::PAGE_BYTES)). It is empty only if there are
-    /// no more.
+    /// and at most a page ([`PAGE_BYTES`](crate::ports::session_store::PAGE_BYTES)). Also returns whether there are more.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<Vec<Record>, BoxError> {
+    pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<(Vec<Record>, bool), BoxError> {
         self.select(after.max(self.seen), kinds, limit, false)
     }
 
@@ -195,10 +194,10 @@ impl FollowUpContext {
         kinds: &[&str],
         limit: usize,
         newest_first: bool,
-    ) -> Result<Vec<Record>, BoxError> {
+    ) -> Result<(Vec<Record>, bool), BoxError> {
         let before = Some(self.until.saturating_add(1));
         let select = Select { after, before, kinds, limit, newest_first, turn: None };
-        Ok(self.session.page(select)?.0)
+        Ok(self.session.page(select)?)
     }
 
     /// Returns the time of the last record of this kind.

@@ -34,9 +34,8 @@ impl FollowUp for MemoryFlush {
 
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         let Flush::Every(gap) = self.0.flush_setting() else { return Ok(Progress::Done(Vec::new())) };
-        let (records, newest) =
-            (cx.oldest(cx.seen, TRANSCRIPT_KINDS, MAX_RECORDS)?, cx.newest(TRANSCRIPT_KINDS, 1)?);
-        let Some(newest) = newest.last() else { return Ok(Progress::Done(Vec::new())) };
+        let (records, has_more) = cx.oldest(cx.seen, TRANSCRIPT_KINDS, MAX_RECORDS)?;
+        let Some(newest) = records.last() else { return Ok(Progress::Done(Vec::new())) };
         if !cx.urgent
             && let Some(free_at) = self.0.claim_flush(&cx.owner, gap).await?
         {
@@ -55,7 +54,7 @@ impl FollowUp for MemoryFlush {
             };
             flushed.extend((stored > 0).then_some(EventKind::MemoryFlushed { facts: stored }));
         }
-        match portion.last().filter(|last| last.seq < newest.seq) {
+        match portion.last().filter(|last| has_more || last.seq < newest.seq) {
             Some(last) => Ok(Progress::UpTo(last.seq, flushed)),
             None => Ok(Progress::Done(flushed)),
         }

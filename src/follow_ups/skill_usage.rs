@@ -115,15 +115,14 @@ impl FollowUp for SkillUsageCount {
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         let mut seen = cx.seen;
         loop {
-            let records = cx.oldest(seen, &["tool.started"], MAX_RECORDS)?;
+            let (records, has_more) = cx.oldest(seen, &["tool.started"], MAX_RECORDS)?;
             let Some(last) = records.last() else { return Ok(Progress::Done(Vec::new())) };
             seen = last.seq;
             let loads = self.loads(&records);
-            if loads.is_empty() {
-                continue;
-            }
-            match self.count_all(cx, &loads).await {
-                Ok(()) => {}
+            let counted = if loads.is_empty() { Ok(()) } else { self.count_all(cx, &loads).await };
+            match counted {
+                Ok(()) if has_more => {}
+                Ok(()) => return Ok(Progress::Done(Vec::new())),
                 Err(FileError::Quota(quota)) => return cx.skipped(self.name(), quota),
                 // The number of files is a limit, too.
                 Err(FileError::Full) => return Ok(Progress::Done(Vec::new())),

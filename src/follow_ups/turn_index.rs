@@ -37,13 +37,14 @@ impl FollowUp for TurnIndex {
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         let mut seen = cx.seen;
         loop {
-            let records = cx.oldest(seen, TRANSCRIPT_KINDS, MAX_RECORDS)?;
+            let (records, has_more) = cx.oldest(seen, TRANSCRIPT_KINDS, MAX_RECORDS)?;
             let Some(last) = records.last() else { return Ok(Progress::Done(Vec::new())) };
             seen = last.seq;
             cx.ensure_active()?;
             let indexed = self.0.import(&cx.owner, &cx.session_id, turns(&records)).await;
             match indexed {
-                Ok(_) => {}
+                Ok(_) if has_more => {}
+                Ok(_) => return Ok(Progress::Done(Vec::new())),
                 Err(MemoryError::Quota(quota)) => return cx.skipped(self.name(), quota),
                 Err(error) => return Err(self.0.log_failure("memory.not_indexed", &cx.owner, &error).into()),
             }

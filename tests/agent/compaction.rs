@@ -67,7 +67,7 @@ impl FollowUp for Diary {
         if self.fails.get() {
             return Err("not now".into());
         }
-        for record in cx.oldest(cx.seen, &["turn.started"], 100)? {
+        for record in cx.oldest(cx.seen, &["turn.started"], 100)?.0 {
             self.said.borrow_mut().push(format!("{:?}", record.seq));
         }
         Ok(Progress::Done(Vec::new()))

@@ -20,8 +20,11 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 const MAX_WAIT: Duration = Duration::from_hours(24);
 
 impl SessionHost {
-    /// Returns whether a requested follow-up should run at once.
+    /// Returns whether a requested follow-up should run at once. Not during a turn, which has begun without it.
     pub(super) fn has_follow_up_at_once(&self, session: &Rc<Session>) -> bool {
+        if session.state().activity.turn.is_some() {
+            return false;
+        }
         let is_requested = |follow_up: &&Rc<dyn FollowUp>| {
             let state = session.state();
             state.activity.follow_ups.get(follow_up.name()).is_some_and(FollowUpProgress::is_requested)
