@@ -126,11 +126,11 @@ impl Command {
             Self::Limits(command) => command.run(context).await,
             Self::Usage(command) => command.run(context).await,
             Self::Audit(command) => command.run(context).await,
-            Self::New(command) => command.run(),
+            Self::New(command) => command.run(context),
             Self::Init(command) => command.run(context),
             Self::Acp(command) => command.run(context).await,
             Self::Mcp(command) => command.run(context).await,
-            Self::Completions(command) => command.run(),
+            Self::Completions(command) => command.run(context),
         }
     }
 }

@@ -379,6 +379,30 @@ fn a_file_is_attached_to_the_message() {
 }
 
 #[test]
+fn a_file_keeps_its_name_without_folders() {
+    for (name, shown) in [("../../x.pdf", "[file \"x.pdf\", "), ("..", "[file \"art_")] {
+        let (stage, models) = Stage::scripted(|_| says("Nice"), |builder| builder);
+        let data = "data:application/pdf;base64,aGk=";
+        let file = json!({"type": "file", "file": {"filename": name, "file_data": data}});
+        complete(&stage, None, &chat(json!([{"role": "user", "content": [file]}])));
+        let prompt = models.requests().pop().unwrap().messages[0].prompt_text();
+        assert!(prompt.starts_with(shown), "{name}: {prompt}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_base64_is_refused() {
+    let (stage, _) = Stage::scripted(|_| says("Nice"), |builder| builder);
+    for url in ["data:image/png;base64,no base64", "data:image/png;base64,aGk", "data:image/png,hi"] {
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        let body = chat(json!([{"role": "user", "content": [image]}]));
+        let problem = send(&stage, Some("s"), &body).map(drop).unwrap_err();
+        assert_eq!(problem.errors[0].pointer, "/messages/0/content/0", "{url}");
+        assert!(!stage.store.exists().unwrap());
+    }
+}
+
+#[test]
 fn a_conversation_of_too_many_messages_is_refused() {
     let (stage, _) = Stage::scripted(|_: &ModelRequest| says("fine"), |builder| builder);
     let earlier = |pairs: usize| {

@@ -168,3 +168,22 @@ fn tokens_that_arrive_together_are_sent_together() {
     let texts: Vec<_> = deltas.map(|event| event.data["delta"].clone()).collect();
     assert_eq!(texts, ["one two three"]);
 }
+
+#[test]
+fn a_reader_of_a_long_log_continues_after_any_record() {
+    let stage = Stage::demo();
+    let calls: String = (0..95).map(|n| format!("/tool echo {{\"text\": \"größe {n}\"}}\n")).collect();
+    for turn in 0.. {
+        stage.post(&format!("t{turn}"), &calls);
+        stage.settle();
+        if stage.session().last_seq() >= 10_000 {
+            break;
+        }
+    }
+    let last = stage.session().last_seq();
+    for seq in [0, 1, 500, 4_999, 9_999, last - 1, last] {
+        let (missed, _) = come_back(&stage, Cursor::after(seq), 100);
+        let seqs = missed.iter().filter_map(|event| event.data["seq"].as_u64());
+        assert!(seqs.eq(seq + 1..=last), "every record after {seq} once");
+    }
+}

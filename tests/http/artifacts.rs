@@ -175,6 +175,46 @@ fn attachments_are_uploaded_raw_or_as_a_form() {
 }
 
 #[test]
+fn a_name_has_no_folders_and_may_occur_twice() {
+    let chat = Chat::new(shared().client(), "attachment-names");
+    chat.say("/say hello");
+    let read = |file: &Value| {
+        let read = chat.client.get(&chat.path(&format!("/artifacts/{}", file["ref"].as_str().unwrap())));
+        (read.header("content-disposition").unwrap().to_owned(), read.text())
+    };
+    let saved = |name: &str, text: &str| (format!("attachment; filename=\"{name}\""), text.to_owned());
+    let outside = attach(&chat, "text/plain", "?name=..%2F..%2Fx.txt", b"outside").expect(201);
+    assert_eq!((&outside["name"], read(&outside)), (&json!("x.txt"), saved("x.txt", "outside")));
+    let form =
+        b"--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"../y.txt\"\r\n\r\nform\r\n--x--\r\n";
+    let sent = attach(&chat, "multipart/form-data; boundary=x", "", form).expect(201);
+    assert_eq!((&sent["name"], read(&sent)), (&json!("y.txt"), saved("y.txt", "form")));
+
+    let [first, second] =
+        ["one", "two"].map(|text| attach(&chat, "text/plain", "?name=a.txt", text.as_bytes()).expect(201));
+    assert_ne!(first["ref"], second["ref"]);
+    assert_eq!((read(&first), read(&second)), (saved("a.txt", "one"), saved("a.txt", "two")));
+}
+
+#[test]
+fn a_file_that_is_not_base64_is_refused() {
+    let client = shared().client();
+    for url in ["data:text/plain;base64,not base64!", "data:text/plain;base64,YQ", "data:text/plain,a"] {
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        let body = json!({"model": "default", "messages": [{"role": "user", "content": [image]}]});
+        let refused = client.post("/v1/chat/completions", body).expect(400);
+        assert_eq!(refused["error"]["param"], "messages.0.content.0", "{url}: {refused}");
+
+        let file = json!({"type": "file", "mediaType": "text/plain", "url": url});
+        let messages = json!([{"id": "m", "role": "user", "parts": [file]}]);
+        let body = json!({"id": "not-base64", "messages": messages, "trigger": "submit-message"});
+        let refused = client.post("/api/chat", body).expect(422);
+        assert_eq!(refused["errors"][0]["pointer"], "/messages/0/parts/0/url", "{url}: {refused}");
+    }
+    client.get("/v1/sessions/not-base64").expect(404);
+}
+
+#[test]
 fn a_message_may_contain_files() {
     let chat = Chat::new(shared().client(), "file-parts");
     chat.say("/say hello");

@@ -1,4 +1,4 @@
-//! Models that take over when others fail, and tools that are found among many.
+//! The model of a session, models that take over when others fail, and tools that are found among many.
 
 use crate::support::{Chat, Script, World, log::of_type};
 use pretty_assertions::assert_eq;
@@ -65,6 +65,19 @@ fn another_model_takes_over_from_a_refused_account_only_if_the_operator_says_so(
     world.model.script("refused", refusal());
     world.model.script("other", Script::text(["I can."]));
     assert_eq!(chat.say("go")["reply"]["text"], "I can.");
+}
+
+#[test]
+fn the_model_of_a_session_is_its_own() {
+    let world = World::start();
+    let [one, other] = [(); 2].map(|()| world.chat("openai/before"));
+    let model = |chat: &Chat| chat.get("")["model"].clone();
+    one.client.patch(&one.path(""), json!({"model": "openai/after"})).expect(200);
+    assert_eq!((model(&one), model(&other)), (json!("openai/after"), json!("openai/before")));
+    world.model.script("after", Script::text(["After."]));
+    world.model.script("before", Script::text(["Before."]));
+    assert_eq!(one.say("go")["reply"]["text"], "After.");
+    assert_eq!(other.say("go")["reply"]["text"], "Before.");
 }
 
 #[test]

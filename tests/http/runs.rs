@@ -1,6 +1,8 @@
 //! Runs, with a client that plays the runner and people.
 
+mod budget;
 mod cancel;
+mod plan;
 
 use crate::support::{Client, Script, World, log, log::of_type};
 use pretty_assertions::assert_eq;
@@ -409,7 +411,12 @@ fn a_failed_step_names_itself_and_a_retry_goes_on_from_it() {
     assert_eq!(run.statuses(), ["a succeeded", "b failed", "c skipped", "d skipped"]);
 
     // The events of a run that has ended are contiguous, and the stream ends.
-    let events: Vec<_> = run.client.stream(&run.path("/events?until=idle")).collect();
+    let mut stream = run.client.stream(&run.path("/events?until=idle"));
+    let events: Vec<_> = stream.by_ref().collect();
+    assert!(!stream.cut);
+    let streamed = log::transcript(&events);
+    streamed.check();
+    assert_eq!(streamed.records, run.log());
     assert_eq!(events.last().unwrap().json()["type"], "turn.completed");
     let paged: Vec<Value> = (0..)
         .map(|n| log::lines(&run.client, &run.path(&format!("/events?after={}&limit=7", n * 7))))
@@ -433,17 +440,6 @@ fn a_failed_step_names_itself_and_a_retry_goes_on_from_it() {
     run.client.post(&run.path("/retry"), json!({"from": "d"})).expect(202);
     assert_eq!(run.work(good)["steps"][3]["attempts"], 2);
     log::check(&run.log());
-}
-
-#[test]
-fn a_run_stops_at_its_budget_and_goes_on_with_a_larger_one() {
-    let world = world();
-    let steps = [command("a", &[]), command("b", &["a"])];
-    let run = Work::start(&world, "small", &[plan(&steps)], json!({"budget": {"max_tool_calls": 3}}));
-    let ended = run.work(good);
-    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("budget_exceeded")));
-    run.client.post(&run.path("/retry"), json!({"budget": {"max_tool_calls": 50}})).expect(202);
-    assert_eq!(run.work(good)["status"], "succeeded");
 }
 
 #[test]

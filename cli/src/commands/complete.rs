@@ -1,9 +1,9 @@
 //! `agentctl completions`.
 
 use super::Cli;
-use crate::error::Result;
+use crate::{context::Context, error::Result};
 use clap::CommandFactory as _;
-use std::io::{self, Write as _};
+use serde_json::json;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,10 +21,12 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<()> {
         // The generator panics if the reader of a pipe leaves, so it writes to memory.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "agentctl", &mut script);
-        Ok(io::stdout().write_all(&script)?)
+        let script = String::from_utf8_lossy(&script);
+        let shown = json!({"shell": self.shell.to_string(), "script": script});
+        context.out.value(&shown, |_| script.trim_end().to_owned())
     }
 }

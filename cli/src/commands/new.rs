@@ -1,6 +1,10 @@
 //! `agentctl new`.
 
-use crate::error::{Error, Result};
+use crate::{
+    context::Context,
+    error::{Error, Result},
+};
+use serde_json::json;
 use std::{
     env,
     path::{Path, PathBuf},
@@ -29,7 +33,7 @@ pub(crate) struct New {
 }
 
 impl New {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self, context: &Context) -> Result<()> {
         let is_clone = |folder: &&Path| folder.join(SCRIPT).is_file() && folder.join(EXAMPLE).is_file();
         let here = env::current_dir()?;
         let clone = match &self.clone {
@@ -41,8 +45,15 @@ impl New {
             return Err(Error::Usage("there is no clone of edge-harness here; name it with --clone".into()));
         };
         let folder = std::path::absolute(&self.folder)?;
-        let status = process::Command::new(clone.join(SCRIPT)).env("WORKER", folder).status()?;
-        if status.success() { Ok(()) } else { Err(Error::Incomplete("the crate was not created".into())) }
+        let ended = process::Command::new(clone.join(SCRIPT)).env("WORKER", &folder).output()?;
+        if !ended.status.success() {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            let why = said.trim();
+            let why = why.strip_prefix("error: ").unwrap_or(why);
+            return Err(Error::Incomplete(format!("the crate was not created: {why}")));
+        }
+        let shown = json!({ "folder": folder.display().to_string() });
+        context.out.value(&shown, |_| String::from_utf8_lossy(&ended.stdout).trim_end().to_owned())
     }
 }
 

@@ -91,3 +91,42 @@ async fn attempt(sandbox: Sandbox) -> Result<Result<Holes, String>, ToolError> {
         other => Err(format!("{other:?}")),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Sandbox = Sandbox { namespaces: true };
+
+    #[test]
+    fn a_sandbox_without_holes_misses_nothing() {
+        let without_namespaces = Sandbox { namespaces: false };
+        assert_eq!(
+            judge(OWN, Holes::default()),
+            Check { sandbox: OWN, missing: Vec::new(), weaker: Vec::new() }
+        );
+        let weaker = WITHOUT_NAMESPACES.to_vec();
+        let expected = Check { sandbox: without_namespaces, missing: Vec::new(), weaker };
+        assert_eq!(judge(without_namespaces, Holes::default()), expected);
+    }
+
+    #[test]
+    fn each_hole_is_named() {
+        for (holes, what) in [
+            (Holes { reads: true, ..Holes::default() }, "read files outside of the folder"),
+            (Holes { changes: true, ..Holes::default() }, "change files outside of the folder"),
+            (Holes { signals: true, ..Holes::default() }, "send signals to processes outside"),
+            (Holes { network: true, ..Holes::default() }, "use the network"),
+        ] {
+            assert_eq!(judge(OWN, holes), Check { sandbox: OWN, missing: vec![what], weaker: Vec::new() });
+        }
+        for (holes, what) in [
+            (Holes { modes: true, ..Holes::default() }, "the modes and times"),
+            (Holes { processes: true, ..Holes::default() }, "many processes"),
+        ] {
+            let found = judge(OWN, holes);
+            assert!(found.missing.is_empty() && found.weaker.len() == 1, "{found:?}");
+            assert!(found.weaker[0].contains(what), "{found:?}");
+        }
+    }
+}

@@ -62,18 +62,11 @@ impl Options {
             context.out.note("warning: commands run without a sandbox, and can do all that you can");
             None
         } else {
-            let Check { sandbox, missing, weaker } = check().await?;
-            if !missing.is_empty() {
-                return Err(Error::Usage(format!(
-                    "the sandbox of this machine does not keep commands from this: {}. Use a newer kernel (Linux 6.12 \
-                     prevents all of it), or start with --no-sandbox to run commands without protection",
-                    missing.join("; ")
-                )));
+            let check = check().await?;
+            for note in notes(&check)? {
+                context.out.note(&note);
             }
-            for what in weaker {
-                context.out.note(&format!("note: in the sandbox of this machine, {what}"));
-            }
-            Some(sandbox)
+            Some(check.sandbox)
         };
         Ok(Machine::new(settings, sandbox)?)
     }
@@ -101,6 +94,22 @@ impl Options {
     }
 }
 
+/// Returns the notes on what the sandbox of this machine does not do.
+///
+/// # Errors
+/// The sandbox does not protect this machine.
+fn notes(check: &Check) -> Result<Vec<String>> {
+    if check.missing.is_empty() {
+        let note = |what: &&str| format!("note: in the sandbox of this machine, {what}");
+        return Ok(check.weaker.iter().map(note).collect());
+    }
+    Err(Error::Usage(format!(
+        "the sandbox of this machine does not keep commands from this: {}. Use a newer kernel (Linux 6.12 prevents all of \
+         it), or start with --no-sandbox to run commands without protection",
+        check.missing.join("; ")
+    )))
+}
+
 /// Returns the path without links, which is the one that the kernel compares.
 fn folder(path: &Path) -> Result<PathBuf> {
     path.canonicalize().in_file(path)
@@ -123,5 +132,31 @@ impl From<ToolError> for Error {
             ToolError::Io(error) => Self::Io(error),
             other => Self::Incomplete(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::job::Sandbox;
+
+    fn check(missing: &[&'static str], weaker: &[&'static str]) -> Check {
+        Check { sandbox: Sandbox { namespaces: true }, missing: missing.to_vec(), weaker: weaker.to_vec() }
+    }
+
+    #[test]
+    fn a_sandbox_that_is_weaker_has_notes() {
+        assert_eq!(notes(&check(&[], &[])).unwrap(), [""; 0]);
+        let noted = notes(&check(&[], &["local sockets fail"])).unwrap();
+        assert_eq!(noted, ["note: in the sandbox of this machine, local sockets fail"]);
+    }
+
+    #[test]
+    fn a_sandbox_that_does_not_protect_is_refused() {
+        let refused = notes(&check(&["use the network", "send signals"], &["slow"])).unwrap_err();
+        assert!(matches!(refused, Error::Usage(_)), "{refused:?}");
+        let text = refused.to_string();
+        assert!(text.contains("from this: use the network; send signals. Use a newer kernel"), "{text}");
+        assert!(text.contains("--no-sandbox"), "{text}");
     }
 }

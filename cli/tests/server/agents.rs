@@ -1,7 +1,8 @@
-//! `agents`, `new` and `init`.
+//! `agents`, `new`, `init` and `completions`.
 
 use crate::{agentctl::Agentctl, support::shared};
-use std::{fs, path::Path};
+use serde_json::json;
+use std::{fs, path::Path, process::Command};
 
 fn examples() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/agents").display().to_string()
@@ -79,4 +80,20 @@ fn new_copies_the_example_of_a_clone() {
     let manifest = fs::read_to_string(cli.folder().join("my-bot/Cargo.toml")).unwrap();
     assert!(manifest.contains("name = \"my-bot\""), "{manifest}");
     cli.run(&["new", "other-bot"]).expect(2);
+    let made = cli.run(&["new", "json-bot", "--clone", &clone, "--json"]).expect(0).json();
+    assert!(made["folder"].as_str().unwrap().ends_with("/json-bot"), "{made}");
+    assert!(cli.folder().join("json-bot/Cargo.toml").exists());
+    let again = cli.run(&["new", "json-bot", "--clone", &clone]).expect(1);
+    assert!(again.err.contains("json-bot exists and is not empty"), "{again:?}");
+}
+
+#[test]
+fn the_completions_of_a_shell_are_a_script() {
+    let cli = Agentctl::without_key(shared());
+    let script = cli.run(&["completions", "bash"]).expect(0).out;
+    assert!(script.contains("complete -F _agentctl"), "{script}");
+    let checked = Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
+    assert!(checked.success(), "the script is valid");
+    let json = cli.run(&["completions", "bash", "--json"]).expect(0).json();
+    assert_eq!((&json["shell"], &json["script"]), (&json!("bash"), &json!(script)));
 }

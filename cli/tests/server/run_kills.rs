@@ -1,7 +1,7 @@
 //! `kill -9` of the Worker and of the runner at random points of a run: it comes to the same end, and no command runs twice
 //! unless a retry asks for it.
 //!
-//! The tests play 10 points; `RUN_KILLS=50` plays more. `SEED` repeats the points of a test, but not the timing.
+//! The tests play 50 points; `RUN_KILLS` sets another number. `SEED` repeats the points of a test, but not the timing.
 
 #![cfg(target_os = "linux")]
 
@@ -311,7 +311,7 @@ fn a_run_with_kills_at_any_point_comes_to_the_same_end() {
     let id = undisturbed.run["id"].as_str().unwrap();
     let records = log::records(&world.server.client(), id).len() as u64;
 
-    let total = env::var("RUN_KILLS").map_or(10, |total| total.parse().expect("RUN_KILLS is a number"));
+    let total = env::var("RUN_KILLS").map_or(50, |total| total.parse().expect("RUN_KILLS is a number"));
     let mut random = Random::new();
     let mut victims = [Victim::Worker, Victim::Runner].into_iter().cycle();
     let mut interrupted = 0;

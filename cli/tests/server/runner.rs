@@ -215,6 +215,25 @@ fn a_call_runs_after_its_approval_and_the_turn_goes_on() {
 }
 
 #[test]
+fn the_output_of_a_command_is_shown_while_it_runs() {
+    let project = Project::new(shared(), "runner-progress");
+    if !project.has_sandbox() {
+        return;
+    }
+    let release = project.root.join("release");
+    assert!(Command::new("mkfifo").arg(&release).status().unwrap().success());
+    let mut events = project.chat.client.stream(&project.chat.path("/events"));
+    let (runner, alive) = project.begin("echo half; cat release");
+    let shown = events.until_type("tool.progress").pop().unwrap().json();
+    assert_eq!(shown["output"], "half\n", "{shown}");
+    assert_eq!(project.chat.get("")["pending"][0]["call_id"], shown["call_id"], "the call still waits");
+    fs::write(&release, "whole\n").unwrap();
+    alive.ended();
+    assert_eq!(project.outcomes(), ["half\nwhole\n"]);
+    kill(runner);
+}
+
+#[test]
 fn a_command_of_a_killed_runner_ends_and_is_not_repeated() {
     let project = Project::new(shared(), "runner-killed");
     if !project.has_sandbox() {

@@ -87,9 +87,10 @@ impl Project {
         assert!(report.contains("Set the value"), "{report}");
     }
 
-    /// Asserts that an export has the parts of a run, and that each of its events parses.
-    fn assert_exports(&self, id: &str) {
-        let ran = self.cli.run(&["export", id, "-o", "run.zip", "--json"]).expect(0).json();
+    /// Asserts that an export by this command has the parts of a run, and that each of its events parses.
+    fn assert_exports(&self, command: &[&str], id: &str) {
+        let args = [command, &[id, "-o", "run.zip", "--json"]].concat();
+        let ran = self.cli.run(&args).expect(0).json();
         assert_eq!(ran["file"], "run.zip");
         let file = fs::File::open(self.cli.folder().join("run.zip")).unwrap();
         let mut archive = zip::ZipArchive::new(file).unwrap();
@@ -135,7 +136,8 @@ fn a_run_is_approved_on_the_terminal_repaired_verified_and_reported() {
     let id = runs[0]["id"].as_str().unwrap();
     assert!(id.starts_with("run_"), "{id}");
     project.assert_repaired(id);
-    project.assert_exports(id);
+    project.assert_exports(&["export"], id);
+    project.assert_exports(&["runs", "export"], id);
 }
 
 #[test]
@@ -163,6 +165,22 @@ fn a_run_without_a_terminal_waits_and_is_continued() {
     let events = project.cli.run(&["runs", "tail", id, "--events"]).expect(0).lines();
     assert!(events.iter().any(|event| event["type"] == "approval.decided"));
     project.cli.run(&["runs", "approve", id, "fix", "--decline"]).expect(3);
+}
+
+#[test]
+fn a_runner_of_the_agent_serves_its_runs() {
+    let project = Project::new();
+    project.script_plan_and_repair();
+    let args = ["runner", "--agent", "coder", "--root", "project", "--verify", "sh test.sh"];
+    let mut runner = project.cli.command(&args).spawn().unwrap();
+    let id = project.cli.run(&[RUN, &["--detach"]].concat()).expect(0).out;
+    let id = id.trim();
+    project.until(id, "waiting");
+    project.cli.run(&["runs", "approve", id, "fix"]).expect(0);
+    project.cli.run(&["runs", "tail", id]).expect(0);
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    project.assert_repaired(id);
 }
 
 /// Reads a file of a run from the workspace; `None` if there is none.

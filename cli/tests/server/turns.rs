@@ -129,6 +129,30 @@ fn a_call_runs_with_other_arguments_and_is_then_always_allowed() {
 }
 
 #[test]
+fn a_category_is_then_always_allowed() {
+    let cli = Agentctl::new(shared());
+    let write = "/tool write_file {\"path\": \"cli/h.txt\", \"content\": \"x\"}";
+    let pending = waiting(&cli, "cli-category", write);
+    cli.run(&["approve", "cli-category", call(&pending[0]), "--always", "category"]).expect(0);
+    // Another tool of the category.
+    cli.run(&["send", "cli-category", "/tool delete_file {\"path\": \"cli/h.txt\"}"]).expect(0);
+    cli.run(&["files", "get", "cli/h.txt"]).expect(4);
+}
+
+#[test]
+fn an_approval_of_other_arguments_is_refused() {
+    let cli = Agentctl::new(shared());
+    let write = "/tool write_file {\"path\": \"cli/i.txt\", \"content\": \"x\"}";
+    let pending = waiting(&cli, "cli-hash", write);
+    let approve = |hash: &str| cli.run(&["approve", "cli-hash", call(&pending[0]), "--args-hash", hash]);
+    let stale = approve("other").expect(3);
+    assert!(stale.err.contains("stale_args_hash"), "{stale:?}");
+    cli.run(&["files", "get", "cli/i.txt"]).expect(4);
+    approve(pending[0]["args_hash"].as_str().unwrap()).expect(0);
+    assert_eq!(cli.run(&["files", "get", "cli/i.txt"]).expect(0).out, "x");
+}
+
+#[test]
 fn a_decision_that_leaves_another_call_waiting_returns_at_once() {
     let cli = Agentctl::new(shared());
     let write = |name: &str| format!("/tool write_file {{\"path\": \"cli/{name}\", \"content\": \"x\"}}");
@@ -149,6 +173,22 @@ fn a_question_gets_its_answer() {
     assert!(ran.err.contains("a text needs quotes"), "{ran:?}");
     let ran = cli.run(&["answer", "cli-ask", call, "\"Oslo\""]).expect(0);
     assert!(ran.out.contains("Oslo"), "{ran:?}");
+}
+
+#[test]
+fn an_external_call_without_a_result_fails() {
+    let cli = Agentctl::new(shared());
+    let camera = json!({"name": "camera", "description": "Sees.", "category": "read", "effect": "read_only"});
+    let client = shared().client();
+    client.put("/v1/agents/cli-camera", json!({ "external_tools": [camera] })).expect(201);
+    cli.run(&["send", "cli-camera", "/tool camera {}\n/then /say Dark.", "--agent", "cli-camera"]).expect(5);
+    let chat = Chat::new(client, "cli-camera");
+    let waits = chat.get("")["pending"][0].clone();
+    let args = ["answer", "cli-camera", call(&waits), "--error", "the camera is off"];
+    assert_eq!(cli.run(&args).expect(0).out, "Dark.\n");
+    let log = chat.log();
+    let done = log.iter().find(|record| record["type"] == "tool.completed").unwrap();
+    assert_eq!((&done["outcome"], &done["reason"]), (&json!("failure"), &json!("the camera is off")));
 }
 
 #[test]

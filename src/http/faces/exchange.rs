@@ -3,6 +3,7 @@
 use super::children::{ChildCall, flattened};
 use super::transcript::Transcript;
 use crate::agent::host::suspensions::CallAnswer;
+use crate::http::disposition;
 use crate::http::response::Response;
 use crate::http::session::call::Call;
 use crate::http::session::message::MessageBody;
@@ -248,6 +249,7 @@ async fn with_files(
     let text = message.content.take().filter(|text| !text.is_empty());
     let mut parts: Vec<_> = text.map(|text| json!({"type": "text", "text": text})).into_iter().collect();
     for file in files {
+        let file = Attachment { name: file.name.as_deref().and_then(disposition::plain), ..file };
         let stored = call.host.artifacts(session).attach(call.host.new_id(), file).await?;
         parts.push(json!({"type": "file", "ref": stored.r#ref}));
     }

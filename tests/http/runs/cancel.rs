@@ -13,8 +13,8 @@ fn a_canceled_run_does_nothing_more() {
     gated["needs_approval"] = json!(true);
     let run = Work::start(&world, "canceled", &[plan(&[gated, command("b", &["a"])])], json!({}));
     run.work(good);
-    let canceled = run.client.post(&run.path("/cancel"), json!({})).expect(200);
-    assert_eq!(canceled["status"], "canceled");
+    assert_eq!(run.statuses(), ["a waiting_approval", "b pending"]);
+    run.cancel();
     assert_eq!(run.statuses(), ["a skipped", "b skipped"]);
     run.decide("a", json!({"decision": "approve"})).expect(409);
     run.decide("b", json!({"decision": "approve"})).expect(409);
@@ -27,7 +27,7 @@ fn a_canceled_run_does_nothing_more() {
     }
     let call = late.pending()[0]["call_id"].as_str().unwrap().to_owned();
     assert_eq!(late.show()["phase"], "context");
-    late.client.post(&late.path("/cancel"), json!({})).expect(200);
+    late.cancel();
     let path = format!("/v1/sessions/{}/answers/{call}", late.id);
     late.client.post(&path, json!({"answer": "late"})).expect(409);
     assert_eq!(late.show()["status"], "canceled");
