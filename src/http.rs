@@ -52,6 +52,7 @@ pub mod pattern;
 mod pending;
 pub mod placement;
 pub mod range;
+mod read_session;
 mod readiness;
 mod ready;
 mod refusal_pace;

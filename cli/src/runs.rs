@@ -8,9 +8,9 @@ pub(crate) use view::{Run, page, plan};
 
 use crate::api::segment;
 
-/// Returns whether the id of a session is that of a run.
+/// Returns whether the id of a session is that of a run: `run_` and 32 more characters.
 pub(crate) fn is_run(id: &str) -> bool {
-    id.starts_with("run_")
+    id.strip_prefix("run_").is_some_and(|unique| unique.len() == 32)
 }
 
 /// Returns the route of a run.

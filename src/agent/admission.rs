@@ -16,7 +16,7 @@ use crate::turn::{
     schema,
 };
 use crate::types::{
-    CallStatus, Decider, DenyReason, Effect, Invalid, Resolution, Suspension, Timestamp, ToolCall,
+    CallStatus, Category, Decider, DenyReason, Effect, Invalid, Resolution, Suspension, Timestamp, ToolCall,
     ToolOutcome, ToolSpec, Wait, WaitKind,
 };
 use futures::FutureExt;
@@ -75,13 +75,17 @@ pub(super) struct Answered {
 
 impl PreparedCall {
     fn settled(call: ToolCall, outcome: ToolOutcome) -> Self {
-        // A call that does not run conflicts with no other.
+        Self::idle(call, Admission::Settled(outcome))
+    }
+
+    /// Creates a call that does not run, and so conflicts with no other.
+    fn idle(call: ToolCall, admission: Admission) -> Self {
         let claim = Claim {
             effect: Effect::ReadOnly,
             keys: Vec::new(),
             replay: ReplayKey::of(&call.name, &call.args),
         };
-        Self { call, claim, admission: Admission::Settled(outcome), was_coerced: false }
+        Self { call, claim, admission, was_coerced: false }
     }
 
     /// Denies the call.
@@ -252,6 +256,15 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         return deny(call, DenyReason::Permission, reason);
     }
     let Some((spec, tool)) = known else {
+        if is_run {
+            if within_budget && resolved.approved.is_none() && run::asks(cx, &call.call_id) {
+                // A plan can need a tool that the agent does not have. Its steps wait for a person all the same.
+                let waits = suspension(agent, cx, Wait::Approval, Category::default(), event.call);
+                return PreparedCall::idle(call, Admission::Wait(Box::new(waits)));
+            }
+            let reason = format!("the agent does not have the tool `{}`, which the step needs", call.name);
+            return deny(call, DenyReason::UnknownTool, reason);
+        }
         // Only the tools that this turn may use are listed, because the model will try one of them next.
         let usable = agent.usable_tools(&cx.session.state(), &cx.state);
         let own = usable.iter().filter(|spec| of_client.iter().all(|other| other.name != spec.name));
@@ -336,7 +349,7 @@ async fn suspend(
             payload.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?;
         Wait::new(kind, payload).map_err(|error| ToolOutcome::failure(error.to_string()))?
     };
-    Ok(suspension(agent, cx, wait, spec, call))
+    Ok(suspension(agent, cx, wait, spec.category, call))
 }
 
 /// Builds the suspension of a call that has run. Its hash is that of the payload, so that an answer can name the payload
@@ -349,7 +362,7 @@ pub(super) fn suspend_running(
     call: &ToolCall,
 ) -> Suspension {
     let args_hash = policy::args_hash(&wait.payload());
-    let suspension = suspension(agent, cx, wait, spec, call.clone());
+    let suspension = suspension(agent, cx, wait, spec.category, call.clone());
     Suspension { args_hash, progress: Some(progress), ..suspension }
 }
 
@@ -357,7 +370,7 @@ fn suspension(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
     wait: Wait,
-    spec: &ToolSpec,
+    category: Category,
     call: ToolCall,
 ) -> Suspension {
     let now = cx.clock.now();
@@ -367,7 +380,7 @@ fn suspension(
         turn: cx.turn().to_owned(),
         epoch: cx.permit.epoch,
         name: call.name,
-        category: spec.category,
+        category,
         args_hash: policy::args_hash(&call.args),
         args: call.args,
         wait,

@@ -8,7 +8,7 @@ mod files;
 mod memory;
 mod output;
 mod part;
-mod run;
+mod session;
 mod sessions;
 mod zip;
 
@@ -30,9 +30,10 @@ use crate::workspace::Workspaces;
 use http::StatusCode;
 use output::written;
 use part::{Part, Subject};
-pub use run::RunExport;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+pub use session::SessionExport;
+pub(super) use session::of_session;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -155,6 +156,7 @@ fn respond(gateway: &Gateway, from: Position, subject: Subject, about: Value, re
         let mut part = Part::new(output, subject, clock, log);
         let next = export.write(&mut part, from).await;
         part.finish(next).await;
+        Ok(())
     });
     response::new(StatusCode::OK, Body::Stream(body))
         .with("content-type", "application/zip")

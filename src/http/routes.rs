@@ -69,6 +69,7 @@ static ROUTES: &[Route] = &[
         .once()
         .creates_session(),
     session(GET, "/v1/sessions/{id}", Read, run!(resource::show)),
+    tenant(GET, "/v1/sessions/{id}/export", Read, run!(export::of_session)),
     session(PATCH, "/v1/sessions/{id}", Chat, run!(update::update)),
     Route::new(
         DELETE,

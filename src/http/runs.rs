@@ -1,19 +1,19 @@
 //! The routes of runs that the gateway handles: the list, the export, and the specs of new runs.
 
-use super::export::RunExport;
+use super::export::SessionExport;
 use super::gateway::{Gateway, TenantCall};
 use super::request::{MAX_BODY, Request, RequestExt};
 use super::response::{self, Response};
 use super::session::runs::NewRun;
-use super::{body, owner, page, spec_name};
+use super::{body, owner, page, read_session, spec_name};
 use crate::ports::{
-    FileError, PeerError, ReaderRequest,
+    FileError,
     directory::{SessionEntry, SessionKinds},
 };
 use crate::runs::{About, RunView};
 use crate::types::{Owner, Principal, Problem, SessionId, SpecName, Timestamp, spec};
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use http::StatusCode;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -48,7 +48,8 @@ pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let last = found.last().filter(|_| has_more);
     let next_cursor = last.map(|last| page::encode(&(last.created_at, &last.id))).transpose()?;
     let reads = found.into_iter().map(|entry| async move {
-        let read = run(call, &entry.id).await.and_then(|json| json.as_deref().map(parsed).transpose());
+        let read = read_session::json(call, PATH, &entry.id).await;
+        let read = read.and_then(|json| json.as_deref().map(parsed).transpose());
         let mut run: Value = match read {
             // The list may still have a run that was erased.
             Ok(run) => run?,
@@ -88,21 +89,13 @@ pub(super) async fn export(call: &TenantCall<'_>) -> Result<Response, Problem> {
     }
     let id = SessionId::parse(call.params.get("id")).filter(SessionId::is_run);
     let id = id.ok_or_else(|| Problem::not_found("run"))?;
-    let json = run(call, &id).await?.ok_or_else(|| Problem::not_found("run"))?;
+    let json = read_session::json(call, PATH, &id).await?.ok_or_else(|| Problem::not_found("run"))?;
     let read: Read = parsed(&json)?;
     let tenant = call.caller.tenant.clone();
     let owner = Owner { tenant, agent: read.agent.into(), user: read.user.into() };
     let paths = read.steps.into_iter().flat_map(|step| step.files).chain(read.report).collect();
-    let export = RunExport {
-        reader: std::rc::Rc::clone(&call.gateway.reader),
-        principal: call.caller.clone(),
-        id,
-        run: json,
-        files: call.gateway.workspace(&owner).await?,
-        paths,
-        now: call.gateway.clock.now(),
-    };
-    Ok(export.respond())
+    let files = (call.gateway.workspace(&owner).await?, paths);
+    Ok(SessionExport::new(call, id, ("run.json", json), Some(files)).respond())
 }
 
 /// Parses the response of a session.
@@ -120,32 +113,6 @@ fn unknown(entry: SessionEntry) -> Value {
         ..About::default()
     };
     json!(RunView::unknown(entry.id, about))
-}
-
-/// Reads a run from its session; `None` if the caller has no such run.
-async fn run(call: &TenantCall<'_>, id: &SessionId) -> Result<Option<Bytes>, Problem> {
-    let query = call.request.query("user");
-    let query = query.map(|user| {
-        format!("?{}", form_urlencoded::Serializer::new(String::new()).append_pair("user", &user).finish())
-    });
-    let target = format!("{PATH}/{id}{}", query.unwrap_or_default());
-    let request = ReaderRequest { target: &target, ..ReaderRequest::default() };
-    let response = call.gateway.reader.send(call.caller, id, request).await.map_err(unreachable)?;
-    match response.status {
-        200 => {
-            let read = response.body.try_fold(Vec::new(), |mut all, bytes| async move {
-                all.extend_from_slice(&bytes);
-                Ok(all)
-            });
-            Ok(Some(read.await.map_err(unreachable)?.into()))
-        }
-        404 => Ok(None),
-        status => Err(Problem::unavailable("a run cannot be read; try again", format!("status {status}"))),
-    }
-}
-
-fn unreachable(error: PeerError) -> Problem {
-    Problem::unavailable("a run cannot be reached; try again", error.to_string())
 }
 
 /// Adds the text of the spec that the body names. The object of the run has no access to the workspace.

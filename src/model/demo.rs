@@ -10,6 +10,7 @@
 //! | `/slow MS N` | streams `word1` to `wordN`, MS milliseconds apart |
 //! | `/fail KIND` | fails: `429`, `500`, `overflow`, `cut`, `billing`, `auth`, `stall` |
 //! | `/reflect TEXT`, `/judge {json}` | the response to a self-critique or grading request |
+//! | `/plan {json}`, `/repair {json}` | the plan of a run, or the steps of its repairs |
 //! | `remember TEXT`, `recall TEXT` | calls `memory_save` or `memory_search` if the tool is offered |
 //!
 //! It also follows rules for the harness's one-shot requests. To extract facts, it takes sentences that begin

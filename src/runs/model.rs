@@ -147,6 +147,7 @@ impl Decision {
             max_output_tokens: self.request.max_output_tokens,
             thinking: self.request.thinking,
             tenant: self.request.tenant.clone(),
+            tools_off: true,
             ..ModelRequest::default()
         };
         let mut events = self.inner.stream(request);

@@ -402,3 +402,34 @@ fn what_cannot_be_read_is_in_the_manifest() {
     assert!(rest.contains_key("memory/default/ann/facts.ndjson"), "the next part continues there");
     assert_eq!(manifest(&rest)["complete"], true);
 }
+
+#[test]
+fn the_archive_of_a_session_has_its_state_events_and_artifacts() {
+    let stage = Stage::new();
+    let state = json!({"id": "talk", "last_seq": 3}).to_string();
+    stage.respond("dev", "talk", "", 200, vec![Ok(state.clone().into())]);
+    let stored = |seq: u64, id: &str| json!({"seq": seq, "type": "artifact.stored", "ref": id});
+    let log = [json!({"seq": 1}), stored(2, "art_1"), stored(3, "art_2")];
+    stage.log("dev", "talk", &log);
+    stage.respond("dev", "talk", "/artifacts/art_1", 200, vec![Ok("large ".into()), Ok("output".into())]);
+    stage.respond("dev", "talk", "/artifacts/art_2", 410, vec![Ok("{\"code\": \"gone\"}".into())]);
+    let path = "/v1/sessions/talk/export";
+    let archive = stage.archive(get(path).bearer(DEV));
+    assert_eq!(archive.keys().collect::<Vec<_>>(), ["artifacts/art_1", "events.ndjson", "session.json"]);
+    assert_eq!(
+        (text(&archive, "session.json"), text(&archive, "artifacts/art_1")),
+        (state, "large output".into())
+    );
+    assert_eq!(lines(&archive, "events.ndjson"), log);
+
+    // A client must not take half an archive for a whole one.
+    stage.respond("dev", "talk", "/artifacts/art_1", 200, vec![Err(PeerError("overloaded".into()))]);
+    let Handled::Response(response) = stage.send(get(path).bearer(DEV)) else { panic!("forwarded") };
+    let Body::Stream(stream) = response.into_body() else { panic!("an export is a stream") };
+    assert!(block_on(stream.try_collect::<Vec<_>>()).is_err());
+
+    stage.respond("dev", "absent", "", 404, vec![Ok("{}".into())]);
+    assert_eq!(stage.answer(get("/v1/sessions/absent/export").bearer(DEV)).code(), (404, "not_found"));
+    assert_eq!(stage.answer(get("/v1/runs/talk/export").bearer(DEV)).code(), (404, "not_found"));
+    assert_eq!(stage.answer(get(path)).code().0, 401);
+}

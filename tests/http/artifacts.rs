@@ -4,6 +4,7 @@ use crate::support::{Chat, Client, PATIENCE, Response, Server, shared};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
+    io::Read as _,
     thread,
     time::{Duration, Instant},
 };
@@ -256,4 +257,31 @@ fn an_erased_session_leaves_no_bytes() {
         assert!(Instant::now() < deadline, "the bytes were not deleted in time");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn an_export_has_the_session_its_events_and_its_files() {
+    let (chat, id) = with_artifact(&shared().client(), "artifact-export", 20_000);
+    let attached = attach(&chat, "text/plain", "?name=note.txt", b"Tea at five.").expect(201);
+    let exported = chat.client.get(&chat.path("/export"));
+    assert_eq!((exported.status, exported.header("content-type")), (200, Some("application/zip")));
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(exported.body)).unwrap();
+    let names: Vec<_> = archive.file_names().map(str::to_owned).collect();
+    let files = [id.as_str(), attached["ref"].as_str().unwrap()].map(|id| format!("artifacts/{id}"));
+    assert_eq!(names, [["session.json".to_owned(), "events.ndjson".to_owned()], files.clone()].concat());
+    let mut text = |name: &str| {
+        let mut text = String::new();
+        archive.by_name(name).unwrap().read_to_string(&mut text).unwrap();
+        text
+    };
+    assert_eq!((text(&files[0]), text(&files[1])), (big(20_000), "Tea at five.".to_owned()));
+    let session: Value = serde_json::from_str(&text("session.json")).unwrap();
+    assert_eq!(session, chat.client.get(&chat.path("")).expect(200));
+    let events = text("events.ndjson");
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events, chat.log());
+    let client = &chat.client;
+    client.get("/v1/sessions/artifact-export/export?user=somebody-else").expect(404);
+    client.get("/v1/sessions/artifact-no-session/export").expect(404);
+    tenant(shared(), "artifact-export").get(&chat.path("/export")).expect(404);
 }

@@ -1,9 +1,10 @@
 //! `agentctl runs`.
 
+use super::sessions::archive;
 use crate::{
     api::segment,
     context::Context,
-    error::{Error, InFile as _, Result},
+    error::{Error, Result},
     output::short,
     printer::Show as Printing,
     runs::{Follower, Printed, Run, page, path},
@@ -11,10 +12,7 @@ use crate::{
 };
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -221,19 +219,8 @@ pub(crate) struct Export {
 
 impl Export {
     async fn run(self, context: &Context) -> Result<()> {
-        export(context, &self.run, &self.output).await
+        archive::write(context, &path(&self.run), &self.output).await
     }
-}
-
-/// Writes the archive of a run. The file appears only when it is complete.
-pub(super) async fn export(context: &Context, run: &str, file: &Path) -> Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).in_file(folder)?;
-    let bytes = context.api()?.get(&format!("{}/export", path(run))).bytes().await?;
-    temporary.write_all(&bytes).in_file(file)?;
-    temporary.persist(file).map_err(|e| e.error).in_file(file)?;
-    let written = json!({ "file": file, "bytes": bytes.len() });
-    context.out.value(&written, |_| format!("{}: {} bytes", file.display(), bytes.len()))
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! `agentctl sessions`, and `agentctl export`.
 
-mod archive;
+pub(super) mod archive;
 mod tail;
 
 use crate::{
     api::segment,
-    commands::runs,
     context::Context,
     error::Result,
     output::short,
-    runs::is_run,
+    runs::{self, is_run},
     waits::Wait,
     wire::{Message, Pending},
 };
@@ -184,14 +183,11 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
-        if is_run(&self.session) {
-            return runs::export(context, &self.session, &self.output).await;
-        }
-        let counts = archive::write(context, &self.session, &self.output).await?;
-        let written = json!({ "file": self.output, "events": counts.events, "artifacts": counts.artifacts });
-        context.out.value(&written, |_| {
-            format!("{}: {} events, {} artifacts", self.output.display(), counts.events, counts.artifacts)
-        })
+        let path = match is_run(&self.session) {
+            true => runs::path(&self.session),
+            false => format!("/v1/sessions/{}", segment(&self.session)),
+        };
+        archive::write(context, &path, &self.output).await
     }
 }
 

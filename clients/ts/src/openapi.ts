@@ -1198,6 +1198,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns a session, its events and its artifacts as a zip archive. */
+        get: operations["exportSession"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{id}/fork": {
         parameters: {
             query?: never;
@@ -4079,7 +4096,7 @@ export interface components {
             args_hash?: string;
             /** @description How often it was started. */
             attempts: number;
-            /** @description The id of its newest call. */
+            /** @description The id of its newest call, or of the one that renders its diagram if a person is asked about it. */
             call_id?: string;
             /** @description Steps that must succeed before. */
             depends_on: string[];
@@ -10263,6 +10280,36 @@ export interface operations {
                 content: {
                     "application/x-ndjson": components["schemas"]["Event"];
                     "text/event-stream": components["schemas"]["ServerSentEvent"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `session.json`, `events.ndjson` and `artifacts/`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": unknown;
                 };
             };
             401: components["responses"]["Unauthorized"];

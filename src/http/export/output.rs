@@ -1,10 +1,11 @@
 //! The body of a response that an async function writes.
 
-use crate::session::hub::ByteReceiver;
+use crate::session::hub::{ByteReceiver, Interrupted};
 use bytes::Bytes;
 use futures::{
     SinkExt, StreamExt,
     channel::mpsc,
+    future::ready,
     stream::{self, select},
 };
 
@@ -22,12 +23,12 @@ impl Output {
     }
 }
 
-/// Returns the pieces that `write` sends. Dropping the stream ends the writer.
+/// Returns the pieces that `write` sends, and its error. Dropping the stream ends the writer.
 pub fn written<F>(write: impl FnOnce(Output) -> F) -> ByteReceiver
 where
-    F: Future<Output = ()> + 'static,
+    F: Future<Output = Result<(), Interrupted>> + 'static,
 {
     let (sender, pieces) = mpsc::channel(0);
-    let writer = stream::once(write(Output(sender))).filter_map(|()| std::future::ready(None));
-    select(pieces, writer).map(Ok).boxed_local()
+    let writer = stream::once(write(Output(sender))).filter_map(|result| ready(result.err().map(Err)));
+    select(pieces.map(Ok), writer).boxed_local()
 }

@@ -16,6 +16,7 @@ use crate::session::view::{SessionView, TurnAnswer, TurnView};
 use crate::types::ErrorCode::{
     AlreadyDecided, AlreadyExists, Gone, InvalidRequest, NotConfigured, NotWaiting, QueueFull, QuotaExceeded,
     RangeNotSatisfiable, SessionBusy, StaleArgsHash, StalePlan, SubagentSession, TransitionNotAllowed,
+    Unavailable,
 };
 use crate::types::{FileRef, Message, TaskView};
 use http::Method;
@@ -171,6 +172,9 @@ fn files_and_events() -> Vec<Operation> {
             .with("Content-Range", "The range.")
             .returns_nothing(304, "You have it.")
             .fails(&[Gone, RangeNotSatisfiable]),
+        Operation::get("/v1/sessions/{id}/export", "exportSession", "Returns a session, its events and its artifacts as a zip archive.")
+            .returns_bytes(200, "`session.json`, `events.ndjson` and `artifacts/`.", "application/zip")
+            .fails(&[Unavailable]),
         Operation::get("/v1/sessions/{id}/events", "streamEvents", "Streams the events of a session, or lists them.")
             .text(
                 "With `Accept: application/x-ndjson`, the response has the stored events as lines of JSON, and ends. Otherwise \

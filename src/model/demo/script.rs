@@ -32,6 +32,12 @@ pub(super) struct Step {
 /// One-shot requests with a scripted response: a phrase that identifies the request, the directive that sets
 /// the response, and the default response.
 const ONE_SHOT_RESPONSES: &[(&str, &str, &str)] = &[
+    ("Plan how to reach this goal in steps.", "/plan", PLAN),
+    (
+        "The project's checks fail after the steps below.",
+        "/repair",
+        "I am demo/echo, so I cannot repair this. A line `/repair {json}` in the goal is the repair.",
+    ),
     (
         "Look back at the last step",
         "/reflect",
@@ -44,6 +50,9 @@ const ONE_SHOT_RESPONSES: &[(&str, &str, &str)] = &[
     ),
     ("\"score\"", "/judge", r#"{"score": 1, "reason": "demo/echo likes every reply"}"#),
 ];
+
+/// The plan of a run whose goal has no line `/plan`. Every agent can do it.
+const PLAN: &str = r#"{"steps": [{"id": "note", "title": "Say who planned this", "type": "note", "content": "demo/echo is a rule-based stand-in for a language model, so this note is its whole plan. A line `/plan {json}` in the goal is the plan."}]}"#;
 
 /// Phrase in the prompt of a turn that requires structured output. A step without calls ends such a turn, so
 /// the text after `/then` is for the attempt after a schema violation.
@@ -88,18 +97,22 @@ pub(super) fn step(request: &ModelRequest) -> Step {
 
 /// Returns the response to a one-shot request of the harness.
 fn one_shot_response(request: &ModelRequest) -> Option<String> {
-    let by_rule = || {
-        let notes = || super::notes::respond(request);
-        super::memory::respond(request).or_else(|| super::summary::respond(request)).or_else(notes)
-    };
-    if let Some(response) = request.tools_off.then(by_rule).flatten() {
-        return Some(response);
+    if !request.tools_off {
+        return None;
     }
-    let asked = |words: &str| request.tail.contains(words) || request.system.contains(words);
-    let (_, name, response) =
-        ONE_SHOT_RESPONSES.iter().find(|(words, ..)| request.tools_off && asked(words))?;
+    let by_rule = super::memory::respond(request)
+        .or_else(|| super::summary::respond(request))
+        .or_else(|| super::notes::respond(request));
+    if by_rule.is_some() {
+        return by_rule;
+    }
     let script =
         request.messages.iter().rev().find(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default();
+    // The requests of a run are messages. What they quote comes later.
+    let asked = |words: &str| {
+        request.tail.contains(words) || request.system.contains(words) || script.starts_with(words)
+    };
+    let (_, name, response) = ONE_SHOT_RESPONSES.iter().find(|(words, ..)| asked(words))?;
     let given = script.lines().find_map(|line| directive(line, name));
     Some(given.unwrap_or(response).to_owned())
 }

@@ -124,6 +124,12 @@ fn self_critique_and_grading_requests_get_scripted_responses() {
     assert_eq!(score(respond("User: hello", "", grade)), json!(1));
     assert_eq!(score(respond("User:\n/judge {\"score\": 0.25}", grade, "")), json!(0.25));
     assert_eq!(say("/reflect STOP\n/say x").text, "x");
+    let (plan, repair) =
+        ("Plan how to reach this goal in steps.\n", "The project's checks fail after the steps below.\n");
+    let script = "\nFix it.\n/plan {\"steps\": []}\n/repair {}";
+    assert_eq!(respond(&format!("{plan}{script}"), "", ""), "{\"steps\": []}");
+    assert_eq!(respond(&format!("{repair}{script}"), "", ""), "{}");
+    assert!(respond(plan, "", "").contains("\"note\"") && respond(repair, "", "").contains("cannot repair"));
 }
 
 #[test]

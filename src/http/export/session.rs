@@ -1,0 +1,151 @@
+//! The archive of one session or run: its state, its events, and its files.
+
+use super::output::{Output, written};
+use super::sessions::{Artifact, Artifacts};
+use super::zip::Zip;
+use crate::http::gateway::TenantCall;
+use crate::http::read_session;
+use crate::http::response::{self, Body, Response, ResponseExt};
+use crate::ports::{PeerError, ReaderRequest, SessionReader};
+use crate::session::hub::Interrupted;
+use crate::types::{FilePath, Principal, Problem, SessionId, Timestamp};
+use crate::workspace::Workspace;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::StatusCode;
+use std::rc::Rc;
+
+/// Maximum number of artifacts. Each takes a call, of which the platform allows 1,000 in one request.
+const MAX_ARTIFACTS: usize = 600;
+/// Maximum number of files of the workspace.
+const MAX_FILES: usize = 300;
+
+/// `GET /v1/sessions/{id}/export`.
+pub(in crate::http) async fn of_session(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let not_found = || Problem::not_found("session");
+    let id = SessionId::parse(call.params.get("id")).ok_or_else(not_found)?;
+    let session = read_session::json(call, "/v1/sessions", &id).await?.ok_or_else(not_found)?;
+    Ok(SessionExport::new(call, id, ("session.json", session), None).respond())
+}
+
+/// What an archive contains. It owns its sources, because its response outlives the request.
+pub struct SessionExport {
+    reader: Rc<dyn SessionReader>,
+    principal: Principal,
+    id: SessionId,
+    state: (&'static str, Bytes),
+    files: Option<(Workspace, Vec<String>)>,
+    now: Timestamp,
+}
+
+impl SessionExport {
+    /// Prepares the archive of a session or run. `state` is the name and the content of its first entry, and `files` the
+    /// workspace of a run with the paths of its files.
+    pub fn new(
+        call: &TenantCall<'_>,
+        id: SessionId,
+        state: (&'static str, Bytes),
+        files: Option<(Workspace, Vec<String>)>,
+    ) -> Self {
+        let reader = Rc::clone(&call.gateway.reader);
+        Self { reader, principal: call.caller.clone(), id, state, files, now: call.gateway.clock.now() }
+    }
+
+    /// Responds with the archive.
+    pub fn respond(self) -> Response {
+        let name = format!("{}.zip", self.id);
+        let body = written(|output| async move {
+            let archive = Archive { zip: Zip::default(), output, now: self.now };
+            self.write(archive).await.map_err(|_| Interrupted)
+        });
+        response::new(StatusCode::OK, Body::Stream(body))
+            .with("content-type", "application/zip")
+            .with("content-disposition", &crate::http::disposition::attachment(&name))
+            .with("cache-control", "no-store")
+    }
+
+    async fn write(self, mut archive: Archive) -> Result<(), PeerError> {
+        let (name, state) = &self.state;
+        archive.entry(name, state.clone()).await?;
+        let events = format!("/v1/sessions/{}/events", self.id);
+        let mut artifacts = Artifacts::default();
+        self.copy(&mut archive, "events.ndjson", &events, |bytes| artifacts.read(bytes)).await?;
+        for Artifact { r#ref, .. } in artifacts.found().into_iter().take(MAX_ARTIFACTS) {
+            let target = format!("/v1/sessions/{}/artifacts/{}", self.id, r#ref);
+            self.copy(&mut archive, &format!("artifacts/{}", r#ref), &target, |_| ()).await?;
+        }
+        if let Some((workspace, paths)) = &self.files {
+            for path in paths.iter().take(MAX_FILES) {
+                // A file may have been deleted since.
+                let Ok(parsed) = FilePath::parse(path) else { continue };
+                if let Ok((file, _)) = workspace.read(&parsed).await {
+                    let name = path.rsplit('/').next().unwrap_or_default();
+                    archive.entry(&format!("artifacts/{name}"), file.bytes).await?;
+                }
+            }
+        }
+        archive.output.send(archive.zip.finish()).await;
+        Ok(())
+    }
+
+    /// Copies what the session responds into an entry. An artifact that has expired is left out.
+    async fn copy(
+        &self,
+        archive: &mut Archive,
+        name: &str,
+        target: &str,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<(), PeerError> {
+        let headers = &[("accept", "application/x-ndjson")];
+        let request = ReaderRequest { target, headers, body: None };
+        let mut response = self.reader.send(&self.principal, &self.id, request).await?;
+        match response.status {
+            200 => {}
+            404 | 410 => return Ok(()),
+            status => return Err(PeerError(format!("the session responds with status {status}"))),
+        }
+        archive.begin(name).await;
+        while let Some(bytes) = response.body.next().await {
+            let bytes = bytes?;
+            seen(&bytes);
+            archive.content(bytes).await?;
+        }
+        archive.end().await;
+        Ok(())
+    }
+}
+
+/// An archive that is being sent.
+struct Archive {
+    zip: Zip,
+    output: Output,
+    now: Timestamp,
+}
+
+impl Archive {
+    async fn entry(&mut self, name: &str, bytes: Bytes) -> Result<(), PeerError> {
+        self.begin(name).await;
+        self.content(bytes).await?;
+        self.end().await;
+        Ok(())
+    }
+
+    async fn begin(&mut self, name: &str) {
+        let header = self.zip.begin(name, self.now);
+        self.output.send(header).await;
+    }
+
+    async fn content(&mut self, bytes: Bytes) -> Result<(), PeerError> {
+        if !self.zip.has_room(bytes.len()) {
+            return Err(PeerError("an archive holds at most 4 GB".into()));
+        }
+        self.zip.content(&bytes);
+        self.output.send(bytes).await;
+        Ok(())
+    }
+
+    async fn end(&mut self) {
+        let descriptor = self.zip.end();
+        self.output.send(descriptor).await;
+    }
+}
