@@ -8,7 +8,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Body, Method, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use std::time::Duration;
+use std::{
+    fs::File,
+    io::{Seek as _, Write as _},
+    time::Duration,
+};
 use url::{Host, Url};
 
 /// Attempts of one request before its error is returned.
@@ -251,19 +255,66 @@ impl Request<'_> {
         self.complete().await.map(|(_, bytes)| bytes)
     }
 
+    /// Sends the request as [`Request::send`] does, and writes the body of the response to a file as it arrives. `seen` gets
+    /// the number of bytes so far. A repetition begins anew.
+    ///
+    /// # Errors
+    /// Those of the last attempt, and `Io` if the file cannot be written.
+    pub async fn write_to(self, file: &File, seen: impl Fn(u64) + Sync) -> Result<u64> {
+        let mut failures = 0;
+        loop {
+            match self.attempt_to(file, &seen).await {
+                Ok(length) => return Ok(length),
+                Err(error) => self.before_repetition(&mut failures, error).await?,
+            }
+        }
+    }
+
+    async fn attempt_to(&self, mut file: &File, seen: &(impl Fn(u64) + Sync)) -> Result<u64> {
+        file.set_len(0)?;
+        file.rewind()?;
+        let (mut response, mut length) = (self.once().await?, 0);
+        while let Some(bytes) = response.chunk().await.map_err(|e| lost(&self.url, &e))? {
+            file.write_all(&bytes)?;
+            length += bytes.len() as u64;
+            seen(length);
+        }
+        Ok(length)
+    }
+
     /// Repeats the request until it has a response and all of its body.
     async fn complete(self) -> Result<(StatusCode, Vec<u8>)> {
         let mut failures = 0;
         loop {
             match self.attempt().await {
-                Err(error) if self.may_pass(&error) && failures + 1 < MAX_ATTEMPTS => {
-                    failures += 1;
-                    back_off(failures, &error).await;
+                Ok(completed) => return Ok(completed),
+                // An earlier attempt has succeeded, although its response was lost.
+                Err(Error::Refused(problem))
+                    if failures > 0 && self.method == Method::DELETE && problem.status == 404 =>
+                {
+                    return Ok((StatusCode::NO_CONTENT, Vec::new()));
                 }
-                Err(Error::Refused(problem)) if failures > 0 => return self.after_attempts(problem),
-                result => return result,
+                Err(error) => self.before_repetition(&mut failures, error).await?,
             }
         }
+    }
+
+    /// Waits before a repetition of the request.
+    ///
+    /// # Errors
+    /// The error of the attempt, if the request is not repeated.
+    async fn before_repetition(&self, failures: &mut u32, error: Error) -> Result<()> {
+        if self.may_pass(&error) && *failures + 1 < MAX_ATTEMPTS {
+            *failures += 1;
+            back_off(*failures, &error).await;
+            return Ok(());
+        }
+        Err(match error {
+            Error::Refused(problem) => {
+                Error::Refused(Box::new(Problem { is_repeated: *failures > 0, ..*problem }))
+            }
+            error => error,
+        })
     }
 
     async fn attempt(&self) -> Result<(StatusCode, Vec<u8>)> {
@@ -276,15 +327,6 @@ impl Request<'_> {
     /// Returns whether a repetition is harmless and may help.
     fn may_pass(&self, error: &Error) -> bool {
         error.is_transient() || self.method == Method::GET && error.is_failure_of_server()
-    }
-
-    /// Handles the refusal of a request of which an earlier attempt may have succeeded, although its response was lost.
-    fn after_attempts(&self, mut problem: Box<Problem>) -> Result<(StatusCode, Vec<u8>)> {
-        if self.method == Method::DELETE && problem.status == 404 {
-            return Ok((StatusCode::NO_CONTENT, Vec::new()));
-        }
-        problem.is_repeated = true;
-        Err(Error::Refused(problem))
     }
 
     /// Sends the request and parses the JSON of the response; an empty one is `null`.

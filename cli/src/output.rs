@@ -1,6 +1,7 @@
 //! What commands print: text for people, or with `--json` one JSON value on each line.
 
 use crate::error::Result;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::{
     borrow::Cow,
@@ -82,13 +83,21 @@ impl Output {
     }
 
     /// Starts a progress bar for work of this many units, which appears on a terminal only.
-    pub fn progress(self, total: u64, what: &'static str) -> indicatif::ProgressBar {
+    pub fn progress(self, total: u64, what: &'static str) -> ProgressBar {
+        self.bar(ProgressBar::new(total), what, "{msg} {wide_bar} {pos}/{len}")
+    }
+
+    /// Starts a counter of bytes whose number is not known before, which appears on a terminal only.
+    pub fn byte_counter(self, what: &'static str) -> ProgressBar {
+        self.bar(ProgressBar::no_length(), what, "{msg} {spinner} {bytes}")
+    }
+
+    fn bar(self, bar: ProgressBar, what: &'static str, template: &str) -> ProgressBar {
         if self.json || !io::stderr().is_terminal() {
-            return indicatif::ProgressBar::hidden();
+            return ProgressBar::hidden();
         }
-        let style = indicatif::ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
-        let bar = indicatif::ProgressBar::new(total).with_message(what);
-        match style {
+        let bar = bar.with_message(what);
+        match ProgressStyle::with_template(template) {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         }
