@@ -432,7 +432,8 @@ fn a_diagram_is_rendered_when_a_person_approves_its_step() {
     let world = World::start();
     let tools =
         [tool("local_diagram", "execute", "read_only"), tool("local_verify", "execute", "local_write")];
-    define(&world, json!({"external_tools": tools, "permissions": {}}));
+    let permissions = json!({"tools": {"local_diagram": "ask"}});
+    define(&world, json!({"external_tools": tools, "permissions": permissions}));
     let diagram = |id: &str| json!({"id": id, "type": "diagram", "content": "graph TD\nA-->B"});
     let run = Work::start(&world, "drawn", &[plan(&[diagram("a"), diagram("b")])], json!({}));
     let waits = run.work(good);

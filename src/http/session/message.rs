@@ -175,7 +175,8 @@ pub(super) fn checked_post(
         return Err(Problem::field("/max_output_tokens", "expected 1 or more"));
     }
     let budget = body.budget.unwrap_or_default();
-    check_budget(call, session.map(Rc::as_ref), &budget)?;
+    let new = body.new_session.as_ref().and_then(|new| new.model.as_deref());
+    check_budget(call, session.map(Rc::as_ref), new, &budget)?;
     Ok(Post {
         turn: turn.clone(),
         parts,
@@ -276,11 +277,17 @@ fn file_part(
     }
 }
 
-/// Checks the limit in money of a turn: the turn's own, or else the session's.
-fn check_budget(call: &Call<'_>, session: Option<&Session>, budget: &BudgetPatch) -> Result<(), Problem> {
+/// Checks the limit in money of a turn: the turn's own, or else the session's. `new` is the model of a session that the
+/// message creates.
+fn check_budget(
+    call: &Call<'_>,
+    session: Option<&Session>,
+    new: Option<&str>,
+    budget: &BudgetPatch,
+) -> Result<(), Problem> {
     let (limit, model) = match session.map(Session::state) {
         Some(state) => (state.meta.budget.patched(budget).max_cost_usd, state.meta.model.clone()),
-        None => (budget.max_cost_usd, None),
+        None => (budget.max_cost_usd, new.map(str::to_owned)),
     };
     checks::budget(call.host, budget)?;
     checks::priced(call.host, limit, model.as_deref(), "/budget/max_cost_usd")
