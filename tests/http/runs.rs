@@ -261,7 +261,8 @@ fn a_run_plans_patches_repairs_verifies_and_documents() {
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(exported.body)).unwrap();
     let names: Vec<_> = zip.file_names().map(str::to_owned).collect();
     let files = ["why.md", "shape.mmd", "text.md", "report.md"].map(|name| format!("artifacts/{name}"));
-    assert_eq!(names, [["run.json".to_owned(), "events.ndjson".to_owned()].as_slice(), &files].concat());
+    let first = ["run.json", "events.ndjson", "report.md"].map(str::to_owned);
+    assert_eq!(names, [first.as_slice(), &files].concat());
     let mut text = |name: &str| {
         let mut text = String::new();
         zip.by_name(name).unwrap().read_to_string(&mut text).unwrap();
@@ -271,7 +272,7 @@ fn a_run_plans_patches_repairs_verifies_and_documents() {
     let lines: Vec<Value> =
         text("events.ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines, run.log());
-    assert_eq!(text("artifacts/report.md"), report);
+    assert_eq!((text("artifacts/report.md"), text("report.md")), (report.clone(), report));
     log::check(&run.log());
 
     // The list of runs has it, and that of sessions does not.
@@ -493,6 +494,12 @@ fn a_run_stops_at_its_budget_and_goes_on_with_a_larger_one() {
     let run = Work::start(&world, "small", &[plan(&steps)], json!({"budget": {"max_tool_calls": 3}}));
     let ended = run.work(good);
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("budget_exceeded")));
+    assert_eq!(ended["report"], json!(null));
+    let exported = run.client.get(&run.path("/export"));
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(exported.body)).unwrap();
+    let mut report = String::new();
+    zip.by_name("report.md").unwrap().read_to_string(&mut report).unwrap();
+    assert!(report.contains("Failed: the run has reached its limit"), "{report}");
     run.client.post(&run.path("/retry"), json!({"budget": {"max_tool_calls": 50}})).expect(202);
     assert_eq!(run.work(good)["status"], "succeeded");
 }
