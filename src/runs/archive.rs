@@ -1,20 +1,45 @@
 //! What the archive of a run has besides its state, events and files. It follows from the log alone.
 
-use super::fold::{KINDS, REPORT, Run};
-use crate::types::{Record, SessionId};
-use serde::Deserialize;
+use super::call::Purpose;
+use super::fold::{KINDS, REPORT, Run, StepState};
+use super::plan::StepType;
+use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Reads the log of a run, as lines of JSON.
 pub struct Archive {
     run: Run,
+    /// The calls of steps, in the order in which they began.
+    calls: Vec<Call>,
     /// The start of the line that is not complete.
     line: Vec<u8>,
+}
+
+/// A call of a step, and what came out of it.
+#[derive(Serialize)]
+struct Call {
+    call_id: CallId,
+    tool: String,
+    args: Value,
+    started_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    #[serde(flatten)]
+    outcome: Option<ToolOutcome>,
+}
+
+/// A step that writes no file of its own, with its calls: more than one after a retry.
+#[derive(Serialize)]
+struct StepCalls<'a> {
+    id: &'a str,
+    r#type: StepType,
+    calls: Vec<&'a Call>,
 }
 
 impl Archive {
     /// Creates the archive of a run whose log is to be read.
     pub fn new(id: SessionId) -> Self {
-        Self { run: Run::new(id), line: Vec::new() }
+        Self { run: Run::new(id), calls: Vec::new(), line: Vec::new() }
     }
 
     /// Reads the next piece of the log.
@@ -23,17 +48,52 @@ impl Archive {
             self.line.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
                 if let Some(record) = record(&self.line) {
-                    self.run.apply(record.kind);
+                    self.record(record);
                 }
                 self.line.clear();
             }
         }
     }
 
-    /// Returns the names and contents of the entries.
+    fn record(&mut self, Record { at, kind, .. }: Record) {
+        match &kind {
+            EventKind::ToolStarted { call_id, name, args, .. } => {
+                if let Some(Purpose::Step(_)) = Purpose::of(call_id) {
+                    let (call_id, tool, args) = (call_id.clone(), name.clone(), args.clone());
+                    let call = Call { call_id, tool, args, started_at: at, ended_at: None, outcome: None };
+                    self.calls.push(call);
+                }
+            }
+            EventKind::ToolCompleted { call_id, outcome, ran_with, .. } => {
+                if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
+                    (call.ended_at, call.outcome) = (Some(at), Some(outcome.clone()));
+                    // A person may have edited them.
+                    call.args = ran_with.clone().unwrap_or_else(|| call.args.take());
+                }
+            }
+            _ => {}
+        }
+        self.run.apply(kind);
+    }
+
+    /// Returns the names and contents of the entries: the report, and the calls of each step that writes no file of its own.
     pub fn entries(mut self) -> Vec<(String, String)> {
         self.run.settle();
-        vec![(REPORT.to_owned(), self.run.report())]
+        let report = (REPORT.to_owned(), self.run.report());
+        let calls = self.run.steps.iter().filter_map(|own| self.calls_of(own));
+        std::iter::once(report).chain(calls).collect()
+    }
+
+    fn calls_of(&self, own: &StepState) -> Option<(String, String)> {
+        let step = &own.step;
+        let is_own =
+            |call: &&Call| matches!(Purpose::of(&call.call_id), Some(Purpose::Step(id)) if id == step.id);
+        let calls: Vec<&Call> = self.calls.iter().filter(is_own).collect();
+        if calls.is_empty() || step.file().is_some() {
+            return None;
+        }
+        let calls = serde_json::to_string(&StepCalls { id: &step.id, r#type: step.kind, calls }).ok()?;
+        Some((format!("artifacts/{}.json", step.id), calls))
     }
 }
 
@@ -49,6 +109,8 @@ fn record(line: &[u8]) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use pretty_assertions::assert_eq;
     use serde_json::{Value, json};
@@ -106,5 +168,47 @@ mod tests {
                 assert!(report.contains(part), "{part}: {report}");
             }
         }
+    }
+    #[test]
+    fn a_step_that_writes_no_file_has_its_calls() {
+        let step = |id: &str, command: &str| json!({"id": id, "type": "command", "command": command});
+        let note = json!({"id": "note", "type": "note", "content": "x"});
+        let mut log = planned(&json!([step("build", "make"), note, step("later", "ls")]));
+        let completed = |purpose: &str, outcome: Value| {
+            let mut fields = json!({"call_id": format!("{RUN}.{purpose}"), "name": "x", "elapsed_ms": 5});
+            fields.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+            record("tool.completed", fields)
+        };
+        let args = json!({"command": "make"});
+        log.extend([
+            call("step.2.build", "local_shell", &args),
+            call("step.3.note", "run_artifact", &json!({"content": "x"})),
+            completed("step.2.build", json!({"outcome": "failure", "reason": "exit code 2"})),
+            completed("step.3.note", json!({"outcome": "result", "result": "wrote"})),
+            call("step.4.build", "local_shell", &args),
+            completed(
+                "step.4.build",
+                json!({"outcome": "result", "result": "ok", "ran_with": {"command": "make -k"}}),
+            ),
+            call("verify.5", "local_verify", &json!({})),
+        ]);
+        let [_, (name, build)] = &entries(&log, 100)[..] else { panic!("not one step") };
+        let at = "2026-01-01T00:00:00.000Z";
+        let call = |n: u32, command: &str, outcome: Value| {
+            let mut call = json!({
+                "call_id": format!("{RUN}.step.{n}.build"), "tool": "local_shell", "args": {"command": command},
+                "started_at": at, "ended_at": at,
+            });
+            call.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+            call
+        };
+        let expected = json!({"id": "build", "type": "command", "calls": [
+            call(2, "make", json!({"outcome": "failure", "reason": "exit code 2", "retryable": true})),
+            call(4, "make -k", json!({"outcome": "result", "result": "ok"})),
+        ]});
+        assert_eq!(
+            (name.as_str(), serde_json::from_str::<Value>(build).unwrap()),
+            ("artifacts/build.json", expected)
+        );
     }
 }
