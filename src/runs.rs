@@ -8,6 +8,7 @@
 //! log ─▶ Run (fold) ─▶ Run::next (decision) ─▶ RunModel ─▶ tool calls of the turn ─▶ log
 //! ```
 
+mod archive;
 mod call;
 mod decision;
 mod drawing;
@@ -23,6 +24,7 @@ mod property;
 #[cfg(test)]
 mod tests;
 
+pub use archive::Archive;
 pub use call::{ARTIFACT, PLAN};
 pub use decision::Next;
 pub use drawing::is_mermaid;

@@ -167,6 +167,11 @@ impl Run {
         self.end.is_some()
     }
 
+    /// Returns whether the newest turn was canceled.
+    pub(super) fn is_canceled(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.status == TurnStatus::Canceled)
+    }
+
     /// Returns whether the run has a step with this id.
     pub fn has_step(&self, id: &str) -> bool {
         self.steps.iter().any(|own| own.step.id == id)
@@ -205,6 +210,11 @@ impl Run {
     /// Returns whether the run reads the project.
     pub(super) fn is_reading(&self) -> bool {
         self.calls == 0 || self.is_open(|purpose| *purpose == Purpose::Context)
+    }
+
+    /// Returns whether a call is not completed.
+    pub(super) fn is_working(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Returns whether a verification runs.

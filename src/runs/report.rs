@@ -10,10 +10,11 @@ const MAX_GOAL: usize = 20_000;
 impl Run {
     /// Writes the report.
     pub fn report(&self) -> String {
-        let status = match (self.failure(), self.is_complete()) {
-            (Some(error), _) => format!("Failed: {}", error.message),
-            (None, true) => "Succeeded.".to_owned(),
-            (None, false) => "Not finished.".to_owned(),
+        let status = match self.failure() {
+            Some(error) => format!("Failed: {}", error.message),
+            None if self.is_canceled() => "Canceled.".to_owned(),
+            None if self.is_complete() => "Succeeded.".to_owned(),
+            None => "Not finished.".to_owned(),
         };
         let mut text = format!("# Report\n\n{status}\n\n## Asked\n\n{}\n", excerpt(&self.goal, MAX_GOAL));
         if let Some(spec) = &self.spec {
@@ -41,9 +42,11 @@ impl Run {
         text
     }
 
-    /// Returns whether no step is left to do.
+    /// Returns whether no step is left to do, and no call is on its way.
     fn is_complete(&self) -> bool {
-        self.source.is_some() && self.steps.iter().all(|own| own.status != StepStatus::Pending)
+        self.source.is_some()
+            && !self.is_working()
+            && self.steps.iter().all(|own| own.status != StepStatus::Pending)
     }
 
     /// Describes what a step has changed.

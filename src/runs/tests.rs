@@ -449,6 +449,7 @@ fn a_run_that_is_canceled_or_has_reached_a_limit_says_so() {
     stage.ask(&call, "local_shell");
     let view = stage.read().view(About::default());
     assert_eq!((view.status, view.steps[0].status), (RunStatus::Waiting, StepStatus::WaitingApproval));
+    assert!(stage.read().report().contains("Not finished."));
     assert_eq!(
         (view.steps[0].args_hash.as_deref(), &view.steps[0].call_id),
         (Some("hash"), &Some(call.clone()))
@@ -457,6 +458,7 @@ fn a_run_that_is_canceled_or_has_reached_a_limit_says_so() {
     stage.end(TurnStatus::Canceled, StopReason::Canceled);
     let view = stage.read().view(About::default());
     assert_eq!((view.status, view.error), (RunStatus::Canceled, None));
+    assert!(stage.read().report().contains("Canceled."));
     assert!(view.steps.iter().all(|step| step.status == StepStatus::Skipped));
 
     stage.retry(None);

@@ -4,7 +4,7 @@ use super::decision::RunError;
 use super::drawing::Drawing;
 use super::fold::{Check, Run, StepState, StepStatus};
 use super::plan::{PlanSource, StepType};
-use crate::types::{AgentId, CallId, RunSpec, SessionId, Timestamp, TurnStatus, Usage, UserId};
+use crate::types::{AgentId, CallId, RunSpec, SessionId, Timestamp, Usage, UserId};
 use serde::Serialize;
 
 /// The state of a run.
@@ -149,7 +149,7 @@ impl Run {
     pub fn view(&self, about: About) -> RunView {
         let failure = self.failure();
         let status = match &self.end {
-            Some(end) if end.status == TurnStatus::Canceled => RunStatus::Canceled,
+            Some(_) if self.is_canceled() => RunStatus::Canceled,
             Some(_) if failure.is_some() => RunStatus::Failed,
             Some(_) => RunStatus::Succeeded,
             None if self.waits() => RunStatus::Waiting,

@@ -433,3 +433,28 @@ fn the_archive_of_a_session_has_its_state_events_and_artifacts() {
     assert_eq!(stage.answer(get("/v1/runs/talk/export").bearer(DEV)).code(), (404, "not_found"));
     assert_eq!(stage.answer(get(path)).code().0, 401);
 }
+
+#[test]
+fn the_archive_of_a_run_has_its_report_and_the_calls_of_its_steps() {
+    let stage = Stage::new();
+    let id = format!("run_{:032}", 1);
+    let run = json!({"agent": "default", "user": "default", "steps": [], "report": null});
+    let name = format!("dev/{id}/v1/runs/{id}");
+    stage.objects.responses.borrow_mut().insert(name, (200, vec![Ok(run.to_string().into())]));
+    let started = |call: &str, tool: &str, args: Value| {
+        json!({"type": "tool.started", "seq": 1, "at": "2026-01-01T00:00:00.000Z", "message": "m", "name": tool,
+            "call_id": format!("{id}.{call}"), "args": args, "effect": "destructive"})
+    };
+    let step = json!({"id": "build", "type": "command", "command": "make"});
+    let log = [
+        started("plan.1", "run_plan", json!({"source": "model", "steps": [step]})),
+        started("step.2.build", "local_shell", json!({"command": "make"})),
+    ];
+    stage.log("dev", &id, &log);
+    let archive = stage.archive(get(&format!("/v1/runs/{id}/export")).bearer(DEV));
+    let names = ["artifacts/build.json", "events.ndjson", "report.md", "run.json"];
+    assert_eq!(archive.keys().collect::<Vec<_>>(), names);
+    assert!(text(&archive, "report.md").contains("Not finished."));
+    let calls: Value = serde_json::from_str(&text(&archive, "artifacts/build.json")).unwrap();
+    assert_eq!((&calls["type"], &calls["calls"][0]["tool"]), (&json!("command"), &json!("local_shell")));
+}

@@ -263,7 +263,9 @@ fn a_run_plans_patches_repairs_verifies_and_documents() {
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(exported.body)).unwrap();
     let names: Vec<_> = zip.file_names().map(str::to_owned).collect();
     let files = ["why.md", "shape.mmd", "text.md", "report.md"].map(|name| format!("artifacts/{name}"));
-    assert_eq!(names, [["run.json".to_owned(), "events.ndjson".to_owned()].as_slice(), &files].concat());
+    let first = ["run.json", "events.ndjson", "report.md"].map(str::to_owned);
+    let calls = ["look", "patch", "repair"].map(|step| format!("artifacts/{step}.json"));
+    assert_eq!(names, [first.as_slice(), &calls, &files].concat());
     let mut text = |name: &str| {
         let mut text = String::new();
         zip.by_name(name).unwrap().read_to_string(&mut text).unwrap();
@@ -273,7 +275,13 @@ fn a_run_plans_patches_repairs_verifies_and_documents() {
     let lines: Vec<Value> =
         text("events.ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines, run.log());
-    assert_eq!(text("artifacts/report.md"), report);
+    assert_eq!((text("artifacts/report.md"), text("report.md")), (report.clone(), report));
+    let patched: Value = serde_json::from_str(&text("artifacts/patch.json")).unwrap();
+    assert_eq!(
+        (&patched["type"], &patched["calls"][0]["tool"]),
+        (&json!("patch"), &json!("local_apply_patch"))
+    );
+    assert_eq!(patched["calls"][0]["result"], "ok");
     log::check(&run.log());
 
     // The list of runs has it, and that of sessions does not.

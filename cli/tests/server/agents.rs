@@ -92,8 +92,9 @@ fn the_completions_of_a_shell_are_a_script() {
     let cli = Agentctl::without_key(shared());
     let script = cli.run(&["completions", "bash"]).expect(0).out;
     assert!(script.contains("complete -F _agentctl"), "{script}");
-    let checked = Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
-    assert!(checked.success(), "the script is valid");
+    let file = cli.folder().join("agentctl.bash");
+    fs::write(&file, &script).unwrap();
+    assert!(Command::new("bash").arg("-n").arg(&file).status().unwrap().success(), "the script is valid");
     let json = cli.run(&["completions", "bash", "--json"]).expect(0).json();
     assert_eq!((&json["shell"], &json["script"]), (&json!("bash"), &json!(script)));
 }

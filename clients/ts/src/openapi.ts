@@ -9379,7 +9379,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `run.json`, `events.ndjson` and `artifacts/`. */
+            /** @description `run.json`, `events.ndjson`, `report.md` and `artifacts/`. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -7,6 +7,7 @@ use crate::http::gateway::TenantCall;
 use crate::http::read_session;
 use crate::http::response::{self, Body, Response, ResponseExt};
 use crate::ports::{PeerError, ReaderRequest, SessionReader};
+use crate::runs;
 use crate::session::hub::Interrupted;
 use crate::types::{FilePath, Principal, Problem, SessionId, Timestamp};
 use crate::workspace::Workspace;
@@ -69,7 +70,17 @@ impl SessionExport {
         archive.entry(name, state.clone()).await?;
         let events = format!("/v1/sessions/{}/events", self.id);
         let mut artifacts = Artifacts::default();
-        self.copy(&mut archive, "events.ndjson", &events, |bytes| artifacts.read(bytes)).await?;
+        let mut run = self.id.is_run().then(|| runs::Archive::new(self.id.clone()));
+        let seen = |bytes: &[u8]| {
+            artifacts.read(bytes);
+            if let Some(run) = &mut run {
+                run.read(bytes);
+            }
+        };
+        self.copy(&mut archive, "events.ndjson", &events, seen).await?;
+        for (name, text) in run.map(runs::Archive::entries).unwrap_or_default() {
+            archive.entry(&name, text.into()).await?;
+        }
         for Artifact { r#ref, .. } in artifacts.found().into_iter().take(MAX_ARTIFACTS) {
             let target = format!("/v1/sessions/{}/artifacts/{}", self.id, r#ref);
             self.copy(&mut archive, &format!("artifacts/{}", r#ref), &target, |_| ()).await?;

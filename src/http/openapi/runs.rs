@@ -56,7 +56,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .returns::<RunView>(202, "The retry is accepted.")
             .fails(&[SessionBusy, QuotaExceeded]),
         Operation::get("/v1/runs/{id}/export", "exportRun", "Returns a run, its events and its files as a zip archive.")
-            .returns_bytes(200, "`run.json`, `events.ndjson` and `artifacts/`.", "application/zip")
+            .returns_bytes(200, "`run.json`, `events.ndjson`, `report.md` and `artifacts/`.", "application/zip")
             .fails(&[Unavailable]),
     ]
 }

@@ -4,11 +4,17 @@ use super::{Work, command, define, good, plan, world};
 use crate::support::World;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::io::{Cursor, Read as _};
+use zip::ZipArchive;
 
-/// Asserts that the run has reached its budget, and that it succeeds with another.
+/// Asserts that the run has reached its budget, that its archive says so, and that it succeeds with another budget.
 #[track_caller]
 fn goes_on(run: &Work, ended: &Value, budget: Value) {
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("budget_exceeded")));
+    let mut archive = ZipArchive::new(Cursor::new(run.client.get(&run.path("/export")).body)).unwrap();
+    let mut report = String::new();
+    archive.by_name("report.md").unwrap().read_to_string(&mut report).unwrap();
+    assert!(report.contains("Failed: the run has reached its limit"), "{report}");
     run.client.post(&run.path("/retry"), json!({ "budget": budget })).expect(202);
     assert_eq!(run.work(good)["status"], "succeeded");
 }

@@ -1,0 +1,215 @@
+//! What the archive of a run has besides its state, events and files. It follows from the log alone.
+
+use super::call::Purpose;
+use super::fold::{KINDS, REPORT, Run, StepState};
+use super::plan::StepType;
+use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Reads the log of a run, as lines of JSON.
+pub struct Archive {
+    run: Run,
+    /// The calls of steps, in the order in which they began.
+    calls: Vec<Call>,
+    /// The start of the line that is not complete.
+    line: Vec<u8>,
+}
+
+/// A call of a step, and what came out of it.
+#[derive(Serialize)]
+struct Call {
+    call_id: CallId,
+    tool: String,
+    args: Value,
+    started_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    #[serde(flatten)]
+    outcome: Option<ToolOutcome>,
+}
+
+/// A step that writes no file of its own, with its calls: more than one after a retry.
+#[derive(Serialize)]
+struct StepCalls<'a> {
+    id: &'a str,
+    r#type: StepType,
+    calls: Vec<&'a Call>,
+}
+
+impl Archive {
+    /// Creates the archive of a run whose log is to be read.
+    pub fn new(id: SessionId) -> Self {
+        Self { run: Run::new(id), calls: Vec::new(), line: Vec::new() }
+    }
+
+    /// Reads the next piece of the log.
+    pub fn read(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                if let Some(record) = record(&self.line) {
+                    self.record(record);
+                }
+                self.line.clear();
+            }
+        }
+    }
+
+    fn record(&mut self, Record { at, kind, .. }: Record) {
+        match &kind {
+            EventKind::ToolStarted { call_id, name, args, .. } => {
+                if let Some(Purpose::Step(_)) = Purpose::of(call_id) {
+                    let (call_id, tool, args) = (call_id.clone(), name.clone(), args.clone());
+                    let call = Call { call_id, tool, args, started_at: at, ended_at: None, outcome: None };
+                    self.calls.push(call);
+                }
+            }
+            EventKind::ToolCompleted { call_id, outcome, ran_with, .. } => {
+                if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
+                    (call.ended_at, call.outcome) = (Some(at), Some(outcome.clone()));
+                    // A person may have edited them.
+                    call.args = ran_with.clone().unwrap_or_else(|| call.args.take());
+                }
+            }
+            _ => {}
+        }
+        self.run.apply(kind);
+    }
+
+    /// Returns the names and contents of the entries: the report, and the calls of each step that writes no file of its own.
+    pub fn entries(mut self) -> Vec<(String, String)> {
+        self.run.settle();
+        let report = (REPORT.to_owned(), self.run.report());
+        let calls = self.run.steps.iter().filter_map(|own| self.calls_of(own));
+        std::iter::once(report).chain(calls).collect()
+    }
+
+    fn calls_of(&self, own: &StepState) -> Option<(String, String)> {
+        let step = &own.step;
+        let is_own =
+            |call: &&Call| matches!(Purpose::of(&call.call_id), Some(Purpose::Step(id)) if id == step.id);
+        let calls: Vec<&Call> = self.calls.iter().filter(is_own).collect();
+        if calls.is_empty() || step.file().is_some() {
+            return None;
+        }
+        let calls = serde_json::to_string(&StepCalls { id: &step.id, r#type: step.kind, calls }).ok()?;
+        Some((format!("artifacts/{}.json", step.id), calls))
+    }
+}
+
+/// Parses a record that the run depends on.
+fn record(line: &[u8]) -> Option<Record> {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        r#type: &'a str,
+    }
+    let Kind { r#type } = serde_json::from_slice(line).ok()?;
+    KINDS.contains(&r#type).then(|| serde_json::from_slice(line).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    const RUN: &str = "run_00000000000000000000000000000001";
+
+    /// Returns the entries for a log.
+    fn entries(log: &[Value], size: usize) -> Vec<(String, String)> {
+        let mut archive = Archive::new(RUN.into());
+        let lines: String = log.iter().map(|line| format!("{line}\n")).collect();
+        lines.as_bytes().chunks(size).for_each(|piece| archive.read(piece));
+        archive.entries()
+    }
+
+    /// A record of a log.
+    fn record(kind: &str, mut fields: Value) -> Value {
+        for (name, value) in
+            [("seq", json!(1)), ("at", json!("2026-01-01T00:00:00.000Z")), ("type", json!(kind))]
+        {
+            fields[name] = value;
+        }
+        fields
+    }
+
+    fn call(purpose: &str, name: &str, args: &Value) -> Value {
+        let call = format!("{RUN}.{purpose}");
+        let fields =
+            json!({"message": "m", "call_id": call, "name": name, "args": args, "effect": "network"});
+        record("tool.started", fields)
+    }
+
+    /// The log of a run with these steps, up to its plan.
+    fn planned(steps: &Value) -> Vec<Value> {
+        let message = json!({"id": "m", "seq": 1, "role": "user", "parts": [{"type": "text", "text": "Reach it."}],
+            "created_at": "2026-01-01T00:00:00.000Z", "turn": "t"});
+        vec![
+            record("turn.started", json!({ "message": message })),
+            record("run.requested", json!({"kind": "start", "approvals": "plan", "on_decline": "skip"})),
+            call("plan.1", "run_plan", &json!({"source": "model", "steps": steps})),
+            json!({"seq": "no record"}),
+        ]
+    }
+
+    #[test]
+    fn a_run_that_has_reached_a_limit_has_a_report() {
+        let mut log = planned(&json!([{"id": "a", "type": "command", "command": "make"}]));
+        log.push(record(
+            "turn.completed",
+            json!({"status": "completed", "stop_reason": "max_tool_calls", "steps": 1, "tool_calls": 1, "usage": {}}),
+        ));
+        for size in [1, 7, 100_000] {
+            let [(name, report)] = &entries(&log, size)[..] else { panic!("more than a report") };
+            assert_eq!(name, "report.md");
+            for part in ["limit of \"max_tool_calls\"", "Reach it.", "## Left\n\n- a"] {
+                assert!(report.contains(part), "{part}: {report}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_writes_no_file_has_its_calls() {
+        let step = |id: &str, command: &str| json!({"id": id, "type": "command", "command": command});
+        let note = json!({"id": "note", "type": "note", "content": "x"});
+        let mut log = planned(&json!([step("build", "make"), note, step("later", "ls")]));
+        let completed = |purpose: &str, outcome: Value| {
+            let mut fields = json!({"call_id": format!("{RUN}.{purpose}"), "name": "x", "elapsed_ms": 5});
+            fields.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+            record("tool.completed", fields)
+        };
+        let args = json!({"command": "make"});
+        log.extend([
+            call("step.2.build", "local_shell", &args),
+            call("step.3.note", "run_artifact", &json!({"content": "x"})),
+            completed("step.2.build", json!({"outcome": "failure", "reason": "exit code 2"})),
+            completed("step.3.note", json!({"outcome": "result", "result": "wrote"})),
+            call("step.4.build", "local_shell", &args),
+            completed(
+                "step.4.build",
+                json!({"outcome": "result", "result": "ok", "ran_with": {"command": "make -k"}}),
+            ),
+            call("verify.5", "local_verify", &json!({})),
+        ]);
+        let [_, (name, build)] = &entries(&log, 100)[..] else { panic!("not one step") };
+        let at = "2026-01-01T00:00:00.000Z";
+        let call = |n: u32, command: &str, outcome: Value| {
+            let mut call = json!({
+                "call_id": format!("{RUN}.step.{n}.build"), "tool": "local_shell", "args": {"command": command},
+                "started_at": at, "ended_at": at,
+            });
+            call.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+            call
+        };
+        let expected = json!({"id": "build", "type": "command", "calls": [
+            call(2, "make", json!({"outcome": "failure", "reason": "exit code 2", "retryable": true})),
+            call(4, "make -k", json!({"outcome": "result", "result": "ok"})),
+        ]});
+        assert_eq!(
+            (name.as_str(), serde_json::from_str::<Value>(build).unwrap()),
+            ("artifacts/build.json", expected)
+        );
+    }
+}
