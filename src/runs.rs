@@ -23,7 +23,7 @@ mod property;
 #[cfg(test)]
 mod tests;
 
-pub use call::{ARTIFACT, PLAN};
+pub use call::{ARTIFACT, PLAN, Purpose};
 pub use decision::Next;
 pub use drawing::is_mermaid;
 pub use fold::{KINDS, Run, StepStatus};
