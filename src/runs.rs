@@ -25,7 +25,7 @@ mod property;
 mod tests;
 
 pub use archive::Archive;
-pub use call::{ARTIFACT, PLAN};
+pub use call::{ARTIFACT, PLAN, Purpose};
 pub use decision::Next;
 pub use drawing::is_mermaid;
 pub use fold::{KINDS, Run, StepStatus};

@@ -65,8 +65,8 @@ pub use id::{
     RequestId, SessionId, TenantId, TurnId, UserId,
 };
 pub use inbox::{
-    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxMark, InboxNotice, InboxPosition, ListedCall,
-    RemovedCall,
+    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxKind, InboxMark, InboxNotice, InboxPosition,
+    ListedCall, RemovedCall,
 };
 pub use media::{LeftOut, Media, MediaKind, RequestMedia};
 pub use message::{FileRef, Message, Part, Role, ToolCall};

@@ -4,7 +4,7 @@ mod follow;
 mod view;
 
 pub(crate) use follow::{Follower, Output as Printed};
-pub(crate) use view::{Run, page, plan};
+pub(crate) use view::{Run, approval, page, plan};
 
 use crate::api::segment;
 

@@ -83,6 +83,8 @@ pub struct Claim {
 pub struct InboxCall {
     /// The session of the call.
     pub session: String,
+    /// The step of the run that the call is for.
+    pub step: Option<String>,
     /// Whether the arguments or the payload are not complete.
     pub truncated: bool,
     /// The call.

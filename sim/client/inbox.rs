@@ -6,7 +6,7 @@ use crate::{
     world::{LONGEST_TRAVEL_MS, Node, World},
 };
 use edge_harness::ports::Inbox as _;
-use edge_harness::types::{InboxFilter, InboxPosition, TenantId, Timestamp, WaitKind};
+use edge_harness::types::{InboxFilter, InboxKind, InboxPosition, SessionId, TenantId, Timestamp, WaitKind};
 use futures::executor::block_on;
 use serde_json::Value;
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
@@ -75,13 +75,23 @@ fn open(node: &Node) -> Vec<(Waiting, u64)> {
     let open = suspensions.filter_map(|(_, json)| {
         let suspension: Value = serde_json::from_str(json).ok()?;
         let pending = &suspension["pending"];
-        let kind: WaitKind = serde_json::from_value(pending["kind"].clone()).ok()?;
-        let is_open = pending["turn"] == turn && suspension["resolved"].is_null() && kind.is_listed();
+        let is_open = pending["turn"] == turn && suspension["resolved"].is_null();
         let since: Timestamp = serde_json::from_value(pending["asked_at"].clone()).ok()?;
         let call = pending["call_id"].as_str()?.to_owned();
+        let kind: WaitKind = serde_json::from_value(pending["kind"].clone()).ok()?;
+        let kind = kind_of(&node.session, &call, kind)?;
         is_open.then(|| ((node.session.clone(), call, kind.name()), since.0))
     });
     open.collect()
+}
+
+/// Returns as what the inbox must list a call; `None` if it must not.
+fn kind_of(session: &SessionId, call: &str, kind: WaitKind) -> Option<InboxKind> {
+    let is_of_step = session.is_run() && (call.contains(".step.") || call.contains(".drawing."));
+    match InboxKind::of(kind)? {
+        InboxKind::Approval if is_of_step => Some(InboxKind::Step),
+        kind => Some(kind),
+    }
 }
 
 /// 21: a call that waits is in the inbox, soon after it was suspended, and no other call for long.

@@ -15,8 +15,8 @@ use crate::session::{
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, DenyReason, EventKind, Part, Role, Spawned, StopReason, Suspension, Thinking, Timestamp,
-    ToolCall, ToolOutcome, TurnPhase, TurnState, Wait, background::Subagents,
+    CallState, DenyReason, EventKind, InboxKind, Part, Role, Spawned, StopReason, Suspension, Thinking,
+    Timestamp, ToolCall, ToolOutcome, TurnPhase, TurnState, Wait, background::Subagents,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -329,7 +329,7 @@ impl Waits {
         let ids: Vec<_> = self.suspensions().map(|own| own.call_id.clone()).collect();
         TurnMachine(state).wait_for(&ids, now);
         state.set_waits(self.suspensions());
-        if self.suspensions().any(|own| own.wait.kind().is_listed()) {
+        if self.suspensions().any(|own| InboxKind::of(own.wait.kind()).is_some()) {
             draft.list_in_inbox();
         }
         self.0.iter().for_each(|(_, (key, json))| draft.put(key.clone(), json.clone()));

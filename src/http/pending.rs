@@ -17,8 +17,8 @@ use super::stream_caller::StreamCaller;
 use crate::ports::{Inbox, InboxError};
 use crate::session::hub::Interrupted;
 use crate::types::{
-    AgentId, CallId, InboxChange, InboxChanges, InboxFilter, InboxPosition, Problem, SessionId, ToolProgress,
-    WaitKind,
+    AgentId, CallId, InboxChange, InboxChanges, InboxFilter, InboxKind, InboxPosition, Problem, SessionId,
+    ToolProgress,
 };
 use bytes::Bytes;
 use futures::{
@@ -77,9 +77,8 @@ pub(super) async fn events(call: &TenantCall<'_>) -> Result<Response, Problem> {
 fn filter(call: &TenantCall<'_>) -> Result<InboxFilter, Problem> {
     let query = |name| call.request.query(name).filter(|text| !text.is_empty());
     let kind = query("kind").map(|name| {
-        let kind: Option<WaitKind> = serde_json::from_value(Value::String(name)).ok();
-        kind.filter(|kind| kind.is_listed())
-            .ok_or_else(|| Problem::field("?kind", "not a kind of call that waits"))
+        let kind: Option<InboxKind> = serde_json::from_value(Value::String(name)).ok();
+        kind.ok_or_else(|| Problem::field("?kind", "not a kind of call that waits"))
     });
     Ok(InboxFilter {
         user: call.listed_user(),

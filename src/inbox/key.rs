@@ -1,7 +1,7 @@
 //! The keys of the inbox's documents. Their spelling is stored and must never change.
 
 use crate::types::{
-    AgentId, CallId, InboxCall, InboxFilter, RemovedCall, SessionId, Timestamp, UserId, WaitKind,
+    AgentId, CallId, InboxCall, InboxFilter, InboxKind, RemovedCall, SessionId, Timestamp, UserId,
 };
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
@@ -61,7 +61,7 @@ impl Folder {
 /// The part of an entry's key by which entries are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryKey {
-    kind: WaitKind,
+    kind: InboxKind,
     agent: AgentId,
     user: UserId,
     session: SessionId,
@@ -96,7 +96,7 @@ impl EntryKey {
     pub fn parse(key: &str) -> Option<(u64, Self)> {
         let mut parts = key.splitn(7, '/').skip(1);
         let number = u64::from_str_radix(parts.next()?, 16).ok()?;
-        let kind = WaitKind::deserialize(StrDeserializer::<Error>::new(parts.next()?)).ok()?;
+        let kind = InboxKind::deserialize(StrDeserializer::<Error>::new(parts.next()?)).ok()?;
         let (agent, user, session) = (parts.next()?.into(), parts.next()?.into(), parts.next()?.into());
         Some((number, Self { kind, agent, user, session, call: parts.next()?.into() }))
     }
@@ -114,6 +114,6 @@ impl EntryKey {
     /// Returns the call as removed.
     pub fn removed(self) -> RemovedCall {
         let Self { kind, agent, user, session, call } = self;
-        RemovedCall { session, user, agent, call_id: call, kind }
+        RemovedCall { run: session.as_run(), session, user, agent, call_id: call, kind }
     }
 }

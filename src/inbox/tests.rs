@@ -1,15 +1,17 @@
 use super::*;
 use crate::platform::in_memory::{ManualClock, MemorySessionStore};
-use crate::types::{Category, Decider, Pending, SessionId, WaitKind};
+use crate::types::{Category, Decider, InboxKind, Pending, SessionId};
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use std::ops::Range;
 
-fn call(session: &str, user: &str, id: &str, kind: WaitKind) -> InboxCall {
+fn call(session: &str, user: &str, id: &str, kind: InboxKind) -> InboxCall {
     let (asked_at, expires_at) = (Timestamp(0), Timestamp(1_000));
     InboxCall {
         session: session.into(),
+        run: None,
+        step: None,
         title: None,
         user: user.into(),
         agent: "default".into(),
@@ -34,7 +36,7 @@ fn call(session: &str, user: &str, id: &str, kind: WaitKind) -> InboxCall {
 }
 
 fn approval(session: &str, id: &str) -> InboxCall {
-    call(session, "ann", id, WaitKind::Approval)
+    call(session, "ann", id, InboxKind::Approval)
 }
 
 struct Stage {
@@ -96,11 +98,13 @@ fn a_late_notice_is_ignored() {
 #[test]
 fn filters_select() {
     let stage = Stage::new();
-    stage.notify("s", 1, vec![call("s", "ann", "a", WaitKind::External), approval("s", "b")]);
-    stage.notify("t", 1, vec![call("t", "ben", "a", WaitKind::Question)]);
+    stage.notify("s", 1, vec![call("s", "ann", "a", InboxKind::External), approval("s", "b")]);
+    stage.notify("t", 1, vec![call("t", "ben", "a", InboxKind::Question)]);
+    stage.notify("u", 1, vec![call("u", "ann", "c", InboxKind::Step)]);
     let by = |filter: InboxFilter| stage.listed(&filter);
     assert_eq!(by(InboxFilter { user: Some("ben".into()), ..InboxFilter::default() }), ["t/a"]);
-    assert_eq!(by(InboxFilter { kind: Some(WaitKind::Approval), ..InboxFilter::default() }), ["s/b"]);
+    assert_eq!(by(InboxFilter { kind: Some(InboxKind::Approval), ..InboxFilter::default() }), ["s/b"]);
+    assert_eq!(by(InboxFilter { kind: Some(InboxKind::Step), ..InboxFilter::default() }), ["u/c"]);
     assert_eq!(by(InboxFilter { session: Some("s".into()), ..InboxFilter::default() }), ["s/a", "s/b"]);
     assert_eq!(by(InboxFilter { call: Some("a".into()), ..InboxFilter::default() }), ["s/a", "t/a"]);
     assert!(by(InboxFilter { agent: Some("other".into()), ..InboxFilter::default() }).is_empty());
@@ -205,7 +209,7 @@ fn a_reader_waits_for_a_change_that_concerns_it() {
     let mut reading =
         stage.inbox.await_changes(&filter, after, Duration::from_secs(15), &clock).boxed_local();
     assert!((&mut reading).now_or_never().is_none());
-    stage.notify("t", 1, vec![call("t", "ben", "a", WaitKind::Question)]);
+    stage.notify("t", 1, vec![call("t", "ben", "a", InboxKind::Question)]);
     assert!((&mut reading).now_or_never().is_none(), "a change of another user");
     stage.notify("s", 2, vec![approval("s", "a")]);
     let found = block_on(reading).unwrap();

@@ -69,6 +69,14 @@ impl Purpose {
             _ => return None,
         })
     }
+
+    /// Returns the step that the call does, or whose diagram it renders.
+    pub fn step(self) -> Option<String> {
+        match self {
+            Self::Step(id) | Self::Drawing(id) => Some(id),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,62 @@ use serde_json::Value;
 /// Largest JSON of the arguments, and of the payload, of a call in the inbox, in bytes.
 const MAX_JSON: usize = 4_000;
 
+/// What a call in the inbox waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxKind {
+    /// Permission to run.
+    Approval,
+    /// Permission to run a call of a step of a run.
+    Step,
+    /// An answer to a question.
+    Question,
+    /// A review of a plan.
+    Plan,
+    /// The result of a tool that the client runs.
+    External,
+    /// The user's consent at another server, at the URL of the payload.
+    Auth,
+}
+
+impl InboxKind {
+    /// Returns the kind of a call. `None` for the call of a subagent: the calls of the subagent that wait are listed with its own
+    /// session.
+    pub fn of(kind: WaitKind) -> Option<Self> {
+        Some(match kind {
+            WaitKind::Approval => Self::Approval,
+            WaitKind::Question => Self::Question,
+            WaitKind::Plan => Self::Plan,
+            WaitKind::External => Self::External,
+            WaitKind::Auth => Self::Auth,
+            WaitKind::Subagent => return None,
+        })
+    }
+
+    /// Returns the name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Step => "step",
+            Self::Question => "question",
+            Self::Plan => "plan",
+            Self::External => "external",
+            Self::Auth => "auth",
+        }
+    }
+}
+
 /// A call that waits, as the inbox lists it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InboxCall {
-    /// The session of the call.
+    /// The session of the call, also of a call of a run.
     pub session: SessionId,
+    /// The run, if the session is that of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<SessionId>,
+    /// The step of the run that the call is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// The title of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -28,7 +79,7 @@ pub struct InboxCall {
     pub truncated: bool,
     /// The call.
     #[serde(flatten)]
-    pub call: Pending,
+    pub call: Pending<InboxKind>,
 }
 
 impl InboxCall {
@@ -79,7 +130,7 @@ pub struct ListedCall {
     /// The call.
     pub call_id: CallId,
     /// What it waits for.
-    pub kind: WaitKind,
+    pub kind: InboxKind,
     /// The hash of what it waits for.
     pub args_hash: String,
     /// The runner that works on it.
@@ -97,7 +148,7 @@ pub struct InboxFilter {
     /// Restricts to this session.
     pub session: Option<SessionId>,
     /// Restricts to this kind.
-    pub kind: Option<WaitKind>,
+    pub kind: Option<InboxKind>,
     /// Restricts to calls with this id.
     pub call: Option<CallId>,
 }
@@ -105,8 +156,11 @@ pub struct InboxFilter {
 /// A call of the inbox that is no longer there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RemovedCall {
-    /// The session of the call.
+    /// The session of the call, also of a call of a run.
     pub session: SessionId,
+    /// The run, if the session is that of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<SessionId>,
     /// The user of the session.
     pub user: UserId,
     /// The agent of the session.
@@ -114,7 +168,7 @@ pub struct RemovedCall {
     /// The call.
     pub call_id: CallId,
     /// What it waited for.
-    pub kind: WaitKind,
+    pub kind: InboxKind,
 }
 
 /// A change of the inbox.

@@ -14,6 +14,11 @@ impl SessionId {
         self.strip_prefix(PREFIX).is_some_and(|unique| unique.len() == UNIQUE)
     }
 
+    /// Returns the id if the session is that of a run.
+    pub fn as_run(&self) -> Option<Self> {
+        self.is_run().then(|| self.clone())
+    }
+
     /// Returns the id of the run that has the unique part of this generated id.
     pub fn into_run(self) -> Self {
         let unique = self.rsplit('_').next().unwrap_or_default();

@@ -41,12 +41,6 @@ impl WaitKind {
             Self::Subagent => "subagent",
         }
     }
-
-    /// Returns whether calls of this kind wait for a person or a client, so that the inbox lists them. The calls of a
-    /// subagent that wait are listed with the subagent's own session.
-    pub fn is_listed(self) -> bool {
-        self != Self::Subagent
-    }
 }
 
 /// The work of a client on the call of an external tool. Until it ends, no other client may answer the call.
@@ -230,10 +224,11 @@ impl Suspension {
     }
 }
 
+// In the inbox, its kind is an `InboxKind`.
 /// A suspended call as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "PendingCall")]
-pub struct Pending {
+pub struct Pending<Kind = WaitKind> {
     /// The call.
     pub call_id: CallId,
     /// Its turn.
@@ -241,7 +236,7 @@ pub struct Pending {
     /// The turn's epoch when the call was suspended.
     pub epoch: u32,
     /// What it waits for.
-    pub kind: WaitKind,
+    pub kind: Kind,
     /// The tool.
     pub name: String,
     /// The tool's category.
@@ -263,6 +258,27 @@ pub struct Pending {
     /// The client that works on the call, if one has claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+}
+
+impl Pending {
+    /// Returns the call with a kind of another type.
+    pub fn with_kind<Kind>(self, kind: Kind) -> Pending<Kind> {
+        Pending {
+            call_id: self.call_id,
+            turn: self.turn,
+            epoch: self.epoch,
+            kind,
+            name: self.name,
+            category: self.category,
+            args: self.args,
+            args_hash: self.args_hash,
+            payload: self.payload,
+            by: self.by,
+            asked_at: self.asked_at,
+            expires_at: self.expires_at,
+            claim: self.claim,
+        }
+    }
 }
 
 /// The stored form of a suspension: the part that clients see, and internal fields.

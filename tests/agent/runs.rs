@@ -6,8 +6,8 @@ use edge_harness::agent::{ExternalTool, HarnessBuilder, Settings, Verify, extern
 use edge_harness::http::{Request, Response, session, session::call::SessionRequest};
 use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedHttp, models::answer};
-use edge_harness::ports::FileError;
-use edge_harness::types::{ErrorCode, FilePath, ModelRequest, Part, Problem};
+use edge_harness::ports::{FileError, Inbox as _};
+use edge_harness::types::{ErrorCode, FilePath, InboxFilter, InboxKind, ModelRequest, Part, Problem};
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -215,4 +215,29 @@ fn a_step_without_approval_fails_at_once_if_the_agent_has_no_tool_for_it() {
     ask(&stage, "POST /v1/runs", &json!({"goal": format!("/plan {plan}")}));
     stage.run();
     assert_eq!(states(&show(&stage)), ("failed", vec!["failed"]));
+}
+
+#[test]
+fn the_inbox_has_a_step_that_needs_an_approval_until_it_is_decided() {
+    let note = json!({"id": "note", "type": "note", "content": "It is done.", "needs_approval": true});
+    let stage = stage(json!([note]));
+    ask(&stage, "POST /v1/runs", &json!({"goal": "Write it."}));
+    stage.run();
+    let listed = |kind| {
+        let filter = InboxFilter { kind: Some(kind), ..InboxFilter::default() };
+        let found = block_on(stage.inbox.list(&"t".into(), &filter, 0, 10)).unwrap();
+        found.into_iter().map(|(_, call)| json!(call)).collect::<Vec<_>>()
+    };
+    let steps = listed(InboxKind::Step);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    let shown = ["kind", "run", "session", "step", "name"].map(|field| steps[0][field].clone());
+    assert_eq!(shown, ["step", RUN, RUN, "note", "run_artifact"].map(Value::from));
+    assert_eq!(listed(InboxKind::Approval), Vec::<Value>::new());
+
+    let decision = json!({"decision": "approve", "args_hash": steps[0]["args_hash"]});
+    let run = ask(&stage, &format!("POST /v1/runs/{RUN}/steps/note/approval"), &decision);
+    assert_eq!(run["steps"][0]["call_id"], steps[0]["call_id"]);
+    stage.run();
+    assert_eq!(listed(InboxKind::Step), Vec::<Value>::new());
+    assert_eq!(states(&ask(&stage, &format!("GET /v1/runs/{RUN}"), &Value::Null)).0, "succeeded");
 }

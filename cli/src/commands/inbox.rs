@@ -5,6 +5,7 @@ use crate::{
     error::{Error, Result},
     interrupt::Interrupts,
     output::Output,
+    runs,
     stream::{Follow, Step},
     waits::Wait,
     wire::{InboxCall, InboxEvent},
@@ -16,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   agentctl inbox
   agentctl inbox --kind approval --follow
+  agentctl inbox --kind step
   agentctl inbox --json | jq -r '[.session, .call_id, .name] | @tsv'";
 
 /// Lists the calls of all sessions that wait for a decision or an answer
@@ -24,8 +26,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Inbox {
-    /// Lists only calls of this kind
-    #[arg(long, value_parser = ["approval", "question", "plan", "external", "auth"])]
+    /// Lists only calls of this kind; a step of a run that needs an approval has the kind `step`
+    #[arg(long, value_parser = ["approval", "step", "question", "plan", "external", "auth"])]
     kind: Option<String>,
     /// Lists only calls of this agent
     #[arg(long, value_name = "ID")]
@@ -90,14 +92,17 @@ fn line(event: &InboxEvent) -> Value {
 
 /// Prints a call, and the command that resolves it.
 fn show(out: Output, call: &Value) -> Result<()> {
-    let InboxCall { session, truncated, call } =
+    let InboxCall { session, step, truncated, call } =
         InboxCall::deserialize(call).map_err(|e| Error::Response(e.to_string()))?;
     let claimed = call.claim.as_ref().map(|claim| format!("\n  the runner {} works on it", claim.runner));
     let wait = Wait { session, call };
     // A person must see all of what a decision is about.
-    let (text, command) = match truncated {
-        true => (wait.describe(), format!("agentctl sessions show {}", wait.session)),
-        false => (wait.explain(), wait.command()),
+    let (text, command) = match (truncated, step.filter(|_| wait.call.kind == "step")) {
+        (true, _) => (wait.describe(), format!("agentctl sessions show {}", wait.session)),
+        (false, Some(step)) => {
+            (wait.explain(), runs::approval(&wait.session, &step, wait.call.args_hash.as_deref()))
+        }
+        (false, None) => (wait.explain(), wait.command()),
     };
     out.line(&format!("{}: {text}\n  {command}{}", wait.session, claimed.unwrap_or_default()))
 }

@@ -79,7 +79,7 @@ pub(crate) fn page(run: &Run) -> String {
         text.push('\n');
         text.push_str(&line(step));
         if step.status == "waiting_approval" {
-            let _ = write!(text, "\n    {}", approval(&run.id, step));
+            let _ = write!(text, "\n    {}", approval(&run.id, &step.id, step.args_hash.as_deref()));
         }
     }
     if run.repairs > 0 {
@@ -143,10 +143,10 @@ fn line(step: &Step) -> String {
     text
 }
 
-/// Returns the command that approves a step.
-fn approval(run: &str, step: &Step) -> String {
-    let hash = step.args_hash.as_ref().map(|hash| format!(" --args-hash {hash}"));
-    format!("agentctl runs approve {run} {}{}", step.id, hash.unwrap_or_default())
+/// Returns the command that approves a step, and applies only to the arguments with this hash.
+pub(crate) fn approval(run: &str, step: &str, args_hash: Option<&str>) -> String {
+    let hash = args_hash.map(|hash| format!(" --args-hash {hash}"));
+    format!("agentctl runs approve {run} {step}{}", hash.unwrap_or_default())
 }
 
 #[cfg(test)]

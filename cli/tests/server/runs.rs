@@ -151,6 +151,12 @@ fn a_run_without_a_terminal_waits_and_is_continued() {
     let shown = project.cli.run(&["runs", "show", id]).expect(0).out;
     assert!(shown.contains(&format!("agentctl runs approve {id} fix --args-hash ")), "{shown}");
     project.cli.run(&["runs", "tail", id]).expect(5);
+    // A session notifies the inbox right after its call begins to wait.
+    let command = format!("\n  agentctl runs approve {id} fix --args-hash ");
+    let deadline = Instant::now() + PATIENCE;
+    while !project.cli.run(&["inbox", "--kind", "step"]).expect(0).out.contains(&command) {
+        assert!(Instant::now() < deadline, "the step is not in the inbox");
+    }
 
     let args = ["runner", "--session", id, "--root", "project", "--verify", "sh test.sh"];
     let mut runner = project.cli.command(&args).spawn().unwrap();

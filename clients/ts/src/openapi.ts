@@ -2653,15 +2653,19 @@ export interface components {
              */
             expires_at: string;
             /** @description What it waits for. */
-            kind: components["schemas"]["WaitKind"];
+            kind: components["schemas"]["InboxKind"];
             /** @description The tool. */
             name: string;
             /** @description The session of the parent, if the session belongs to a subagent. */
             parent?: string;
             /** @description The payload for the person or client that answers: the question, the plan, the URL to open, or the arguments. */
             payload?: unknown;
-            /** @description The session of the call. */
+            /** @description The run, if the session is that of a run. */
+            run?: string;
+            /** @description The session of the call, also of a call of a run. */
             session: string;
+            /** @description The step of the run that the call is for. */
+            step?: string;
             /** @description The title of the session. */
             title?: string;
             /** @description Whether `args` or `payload` was too long. It is then the start of its JSON, as a string; `pending` of the session has all of it. */
@@ -2671,6 +2675,8 @@ export interface components {
             /** @description The user of the session. */
             user: string;
         };
+        /** @description What a call in the inbox waits for. */
+        InboxKind: "approval" | "step" | "question" | "plan" | "external" | "auth";
         /** @description An error of JSON-RPC. */
         JsonRpcError: {
             error: {
@@ -3965,8 +3971,10 @@ export interface components {
             /** @description The call. */
             call_id: string;
             /** @description What it waited for. */
-            kind: components["schemas"]["WaitKind"];
-            /** @description The session of the call. */
+            kind: components["schemas"]["InboxKind"];
+            /** @description The run, if the session is that of a run. */
+            run?: string;
+            /** @description The session of the call, also of a call of a run. */
             session: string;
             /** @description The user of the session. */
             user: string;
@@ -8332,8 +8340,8 @@ export interface operations {
                 agent?: string;
                 /** @description Only this session. */
                 session?: string;
-                /** @description Only calls that wait for this. */
-                kind?: "approval" | "question" | "plan" | "external" | "auth";
+                /** @description Only calls of this kind. A call of a run's step that needs an approval has the kind `step`. */
+                kind?: "approval" | "step" | "question" | "plan" | "external" | "auth";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description The `next_cursor` of the previous page. */
@@ -8372,8 +8380,8 @@ export interface operations {
                 agent?: string;
                 /** @description Only this session. */
                 session?: string;
-                /** @description Only calls that wait for this. */
-                kind?: "approval" | "question" | "plan" | "external" | "auth";
+                /** @description Only calls of this kind. A call of a run's step that needs an approval has the kind `step`. */
+                kind?: "approval" | "step" | "question" | "plan" | "external" | "auth";
                 /** @description The id of the last event that you have. */
                 after?: string;
             };

@@ -6,23 +6,42 @@
 
 use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::ports::{InboxError, within};
+use crate::runs::Purpose;
 use crate::session::{self, Session};
 use crate::types::{
-    InboxCall, InboxMark, InboxNotice, ListedCall, Problem, SessionId, SessionState, Suspension, TenantId,
-    Timestamp,
+    InboxCall, InboxKind, InboxMark, InboxNotice, ListedCall, Problem, SessionId, SessionState, Suspension,
+    TenantId, Timestamp,
 };
 use std::{rc::Rc, time::Duration};
 
 /// Returns the calls that the inbox must list; `None` if it has acknowledged the same.
 pub(super) fn due(state: &SessionState, suspensions: &[Suspension]) -> Option<Vec<ListedCall>> {
     let mark = state.background.inbox.as_ref();
-    let calls: Vec<_> = listed(suspensions).map(ListedCall::of).collect();
+    let calls: Vec<_> = listed(state, suspensions).map(|call| call.listed_call()).collect();
     let is_current = mark.map_or(calls.is_empty(), |mark| !mark.uncertain && mark.calls == calls);
     (!is_current).then_some(calls)
 }
 
-fn listed(suspensions: &[Suspension]) -> impl Iterator<Item = &Suspension> {
-    suspensions.iter().filter(|own| own.wait.kind().is_listed())
+/// Returns the calls that the inbox lists.
+fn listed<'a>(state: &SessionState, suspensions: &'a [Suspension]) -> impl Iterator<Item = Listing<'a>> {
+    let run = state.meta.id.as_run();
+    suspensions.iter().filter_map(move |suspension| {
+        let run = run.clone();
+        let step = run.as_ref().and_then(|_| Purpose::of(&suspension.call_id)?.step());
+        let kind = match InboxKind::of(suspension.wait.kind())? {
+            InboxKind::Approval if step.is_some() => InboxKind::Step,
+            kind => kind,
+        };
+        Some(Listing { suspension, kind, run, step })
+    })
+}
+
+/// A call that the inbox lists.
+struct Listing<'a> {
+    suspension: &'a Suspension,
+    kind: InboxKind,
+    run: Option<SessionId>,
+    step: Option<String>,
 }
 
 impl SessionHost {
@@ -33,15 +52,15 @@ impl SessionHost {
             return Ok(());
         }
         let suspensions = session.suspensions()?;
-        let suspensions: Vec<_> = listed(&suspensions).collect();
-        let mark = session.state().background.inbox.clone().unwrap_or_default();
-        if !suspensions.is_empty() && !mark.uncertain {
+        let state = session.state().clone();
+        let listed: Vec<_> = listed(&state, &suspensions).collect();
+        let mark = state.background.inbox.clone().unwrap_or_default();
+        if !listed.is_empty() && !mark.uncertain {
             session.commit(self.now(), |draft| draft.list_in_inbox())?;
         }
-        let calls = suspensions.iter().map(|own| ListedCall::of(own)).collect();
-        let state = session.state().clone();
+        let calls = listed.iter().map(Listing::listed_call).collect();
         let (id, tenant) = (state.meta.id.clone(), state.meta.tenant.clone());
-        let entries = suspensions.into_iter().map(|own| entry(&state, own)).collect();
+        let entries = listed.into_iter().map(|call| call.entry(&state)).collect();
         let notice = |sent_at| InboxNotice { session: id, sent_at, calls: entries, erased: false };
         let sent_at = self.send_notice(&tenant, &mark, notice).await?;
         if self.serves(session) {
@@ -100,27 +119,30 @@ impl SessionHost {
     }
 }
 
-impl ListedCall {
-    fn of(suspension: &Suspension) -> Self {
-        Self {
-            call_id: suspension.call_id.clone(),
-            kind: suspension.wait.kind(),
-            args_hash: suspension.args_hash.clone(),
-            claim: suspension.claim.clone(),
+impl Listing<'_> {
+    fn listed_call(&self) -> ListedCall {
+        let Suspension { call_id, args_hash, claim, .. } = self.suspension;
+        ListedCall {
+            call_id: call_id.clone(),
+            kind: self.kind,
+            args_hash: args_hash.clone(),
+            claim: claim.clone(),
         }
     }
-}
 
-fn entry(state: &SessionState, suspension: &Suspension) -> InboxCall {
-    let mut entry = InboxCall {
-        session: state.meta.id.clone(),
-        title: state.meta.title.clone(),
-        user: state.meta.user.clone(),
-        agent: state.meta.agent.clone(),
-        parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
-        truncated: false,
-        call: suspension.pending(),
-    };
-    entry.shorten();
-    entry
+    fn entry(self, state: &SessionState) -> InboxCall {
+        let mut entry = InboxCall {
+            session: state.meta.id.clone(),
+            run: self.run,
+            step: self.step,
+            title: state.meta.title.clone(),
+            user: state.meta.user.clone(),
+            agent: state.meta.agent.clone(),
+            parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
+            truncated: false,
+            call: self.suspension.pending().with_kind(self.kind),
+        };
+        entry.shorten();
+        entry
+    }
 }

@@ -8,13 +8,17 @@ use crate::types::{InboxCall, Pending, RemovedCall};
 use serde_json::json;
 
 pub(super) fn operations() -> Vec<Operation> {
-    let kinds = json!({ "enum": ["approval", "question", "plan", "external", "auth"] });
+    let kinds = json!({ "enum": ["approval", "step", "question", "plan", "external", "auth"] });
     let filtered = |operation: Operation| {
         operation
             .query("user", "Only sessions of this user.")
             .query("agent", "Only sessions of this agent.")
             .query("session", "Only this session.")
-            .query_as("kind", "Only calls that wait for this.", kinds.clone())
+            .query_as(
+                "kind",
+                "Only calls of this kind. A call of a run's step that needs an approval has the kind `step`.",
+                kinds.clone(),
+            )
             .fails(&[Unavailable])
     };
     vec![

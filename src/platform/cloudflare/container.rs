@@ -13,8 +13,8 @@ use super::{
 };
 use crate::ports::{Clock, Inbox, Log, inbox::InboxResult};
 use crate::types::{
-    AgentId, InboxCall, InboxChanges, InboxFilter, InboxNotice, InboxPosition, TenantId, Timestamp, WaitKind,
-    WorkspaceKind,
+    AgentId, InboxCall, InboxChanges, InboxFilter, InboxKind, InboxNotice, InboxPosition, TenantId,
+    Timestamp, WorkspaceKind,
 };
 use async_trait::async_trait;
 use js_sys::{Function, Object, Reflect};
@@ -90,7 +90,7 @@ fn is_local(InboxCall { call, .. }: &InboxCall) -> bool {
     // The payload of a tool that a client brings is its arguments, so it never contains them.
     let is_about_folder =
         call.payload["workspace"] == json!(WorkspaceKind::Runner) && call.payload["args"] == call.args;
-    call.kind == WaitKind::External && (call.name.starts_with(TOOLS) || is_about_folder)
+    call.kind == InboxKind::External && (call.name.starts_with(TOOLS) || is_about_folder)
 }
 
 /// The inbox of the tenants, whose calls wake containers.
@@ -249,7 +249,7 @@ impl Inner {
 
     /// Returns the calls that wait for a runner, or for the result of one.
     async fn calls(&self, tenant: &TenantId, agent: &AgentId) -> Result<Vec<InboxCall>> {
-        let kind = Some(WaitKind::External);
+        let kind = Some(InboxKind::External);
         let filter = InboxFilter { agent: Some(agent.clone()), kind, ..InboxFilter::default() };
         let inbox = InboxObjects(self.env.durable_object("TENANT")?);
         let listed = inbox.list(tenant, &filter, 0, MAX_CALLS).await;
