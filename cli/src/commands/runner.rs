@@ -197,7 +197,7 @@ impl Call {
             .map_err(|e| Error::Usage(format!("the arguments are not JSON: {e}")))?;
         let machine = self.options.machine(context).await?;
         let mut interrupts = Interrupts::listen()?;
-        let answer = machine.run(tool, args, "call", interrupts.next(), |_| ()).await;
+        let answer = machine.run(tool, args, "call", interrupts.next(), |_| ()).await.answer;
         let shown = serde_json::to_value(&answer).unwrap_or_default();
         match answer {
             Answer::Answer(text) => context.out.value(&shown, |_| text.trim_end().to_owned()),

@@ -11,7 +11,12 @@ use crate::{api::Api, error::Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use std::{env, io, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
@@ -68,6 +73,25 @@ pub enum Answer {
     Error(String),
 }
 
+impl Answer {
+    /// Returns the answer with a note at its end.
+    pub fn with(self, note: &str) -> Self {
+        match self {
+            Self::Answer(text) => Self::Answer(text + note),
+            Self::Error(text) => Self::Error(text + note),
+        }
+    }
+}
+
+/// What has come of a call.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the server gets.
+    pub answer: Answer,
+    /// The file in the folder that has all of the output, if the answer lacks a part of it.
+    pub output: Option<PathBuf>,
+}
+
 #[derive(Deserialize)]
 struct Time {
     timeout_s: Option<u64>,
@@ -91,7 +115,7 @@ impl Machine {
         call: &str,
         stop: impl Future<Output = ()>,
         progress: impl FnMut(&[u8]),
-    ) -> Answer {
+    ) -> Outcome {
         let mut output = Output::new(&self.root, call);
         if let Some(length) = tool.whole_output() {
             output.keep(length);
@@ -105,10 +129,17 @@ impl Machine {
             }
             Err(error) => Err(error),
         };
-        match end {
+        let file = output.file().map(Path::to_owned);
+        let answer = match end {
             Ok(end) => answer(end, output.finish(), &self.settings.limits, tool.is_check()),
             Err(error) => Answer::Error(error.to_string()),
-        }
+        };
+        Outcome { answer, output: file }
+    }
+
+    /// Reads a file of the folder; `None` if it cannot be read, or is too long for a tool.
+    pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        self.root.bytes(path).ok().flatten()
     }
 
     /// Returns where the journal of the calls of a source in this folder is.

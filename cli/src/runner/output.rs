@@ -80,6 +80,11 @@ impl<'a> Output<'a> {
         self.length > MAX_OUTPUT
     }
 
+    /// Returns the file that has all of the output, if it is long.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_ref().map(|_| self.path.as_path())
+    }
+
     /// Returns the text for the model.
     pub fn finish(self) -> String {
         let head = String::from_utf8_lossy(&self.head);
@@ -112,6 +117,7 @@ mod tests {
         for piece in all.as_bytes().chunks(7_777) {
             long.push(piece).unwrap();
         }
+        assert_eq!(long.file(), Some(Path::new(".agentctl/output/call_2.txt")));
         let text = long.finish();
         let note = "\n[50000 bytes are left out here; all of the output is in .agentctl/output/call_2.txt]\n";
         assert_eq!(text, "a".repeat(HEAD) + note + &"c".repeat(TAIL));

@@ -2,7 +2,7 @@
 
 use super::{
     journal::{Begun, CallKey, Journal},
-    machine::{Answer, Machine},
+    machine::{Answer, Machine, Outcome},
     source::Source,
     tools::{Tool, for_call},
 };
@@ -13,8 +13,9 @@ use crate::{
     waits::Wait,
     wire::Pending,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{cell::RefCell, pin::pin, time::Duration};
+use std::{cell::RefCell, path::Path, pin::pin, time::Duration};
 use uuid::Uuid;
 
 /// How long a claim lasts. An answer that does not arrive in this time, because the machine sleeps or has no connection, is lost.
@@ -27,6 +28,10 @@ const REPORTS: Duration = Duration::from_secs(3);
 const MAX_REPORT: usize = 8 << 10;
 /// Time for the last answer when the user leaves.
 const LEAVING: Duration = Duration::from_secs(5);
+/// Size of the largest output that becomes an artifact, in bytes: that of the largest request.
+const MAX_ARTIFACT: usize = 4 << 20;
+/// Time to upload it.
+const UPLOAD: Duration = Duration::from_secs(30);
 /// Length of an error that every server accepts, in characters.
 const SHORT_ERROR: usize = 1_500;
 /// The answer of a call that was running when the runner was killed.
@@ -45,6 +50,13 @@ pub enum News<'a> {
     Dropped(&'a CallKey, &'a Error),
     /// The connection is lost.
     Lost(&'a Error),
+}
+
+/// An attachment that the server has stored.
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(rename = "ref")]
+    artifact: String,
 }
 
 /// A call that this machine has claimed.
@@ -160,9 +172,14 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             append(&mut written.borrow_mut(), piece);
             show(News::Output(piece));
         };
-        let answer = machine.run(*tool, args.clone(), &wait.call.call_id, ended, progress).await;
+        let outcome = machine.run(*tool, args.clone(), &wait.call.call_id, ended, progress).await;
+        let Outcome { mut answer, output } = outcome;
         if !tool.is_repeatable() {
             self.journal.end(key, &answer)?;
+        }
+        if let Some(output) = output.filter(|_| !is_stopped) {
+            // The answer in the journal lacks only this note.
+            answer = self.attach(key, &output, answer).await;
         }
         if is_stopped {
             // The next runner sends an answer that does not arrive now.
@@ -180,6 +197,23 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             }
         }
         Ok(is_stopped)
+    }
+
+    /// Stores all of a long output as an artifact of the session, and returns the answer with a note of it. If that fails,
+    /// the file in the folder is all there is.
+    async fn attach(&self, key: &CallKey, output: &Path, answer: Answer) -> Answer {
+        let Some(bytes) = self.machine.read(output).filter(|bytes| bytes.len() <= MAX_ARTIFACT) else {
+            return answer;
+        };
+        let name = output.file_name().unwrap_or_default().to_string_lossy();
+        let upload = self.api.post(&format!("/v1/sessions/{}/attachments", segment(&key.session)));
+        let upload = upload.query("name", &name).header("content-type", "text/plain; charset=utf-8");
+        match tokio::time::timeout(UPLOAD, upload.body(bytes).json()).await {
+            Ok(Ok(Stored { artifact })) => {
+                answer.with(&format!("\n[all of it is also in the artifact {artifact}]"))
+            }
+            _ => answer,
+        }
     }
 
     /// Sends the answer of the runner that has claimed the call, until the server has it.

@@ -399,7 +399,7 @@ fn a_chat_in_a_terminal_has_a_runner_beside_it() {
 }
 
 #[test]
-fn long_output_is_kept_in_a_file() {
+fn long_output_is_kept_in_a_file_and_an_artifact() {
     let project = Project::new(shared(), "runner-long");
     if !project.has_sandbox() {
         return;
@@ -409,12 +409,15 @@ fn long_output_is_kept_in_a_file() {
     project.approve(&call);
     let outcomes = project.outcomes();
     let output = project.file(&format!(".agentctl/output/{call}.txt"));
-    assert!(outcomes[0].starts_with("1\n2\n") && outcomes[0].ends_with("99999\n100000\n"), "{outcomes:?}");
+    let (shown, artifact) = outcomes[0].split_once("\n[all of it is also in the artifact ").unwrap();
+    assert!(shown.starts_with("1\n2\n") && shown.ends_with("99999\n100000\n"), "{outcomes:?}");
     assert!(
         outcomes[0].contains(&format!("all of the output is in .agentctl/output/{call}.txt")),
         "{outcomes:?}"
     );
     assert_eq!(output.lines().count(), 100_000);
+    let artifact = project.chat.path(&format!("/artifacts/{}", artifact.trim_end_matches(']')));
+    assert_eq!(project.chat.client.get(&artifact).text(), output);
     kill(runner);
 }
 
