@@ -8,11 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Body, Method, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use std::{
-    fs::File,
-    io::{Seek as _, Write as _},
-    time::Duration,
-};
+use std::{fs::File, io::Write as _, time::Duration};
 use url::{Host, Url};
 
 /// Attempts of one request before its error is returned.
@@ -256,24 +252,19 @@ impl Request<'_> {
     }
 
     /// Sends the request as [`Request::send`] does, and writes the body of the response to a file as it arrives. `seen` gets
-    /// the number of bytes so far. A repetition begins anew.
+    /// the number of bytes so far. It is not repeated once the response has begun: the body can be large, and whatever broke it
+    /// off may do so again.
     ///
     /// # Errors
     /// Those of the last attempt, and `Io` if the file cannot be written.
-    pub async fn write_to(self, file: &File, seen: impl Fn(u64) + Sync) -> Result<u64> {
-        let mut failures = 0;
-        loop {
-            match self.attempt_to(file, &seen).await {
-                Ok(length) => return Ok(length),
+    pub async fn write_to(self, mut file: &File, seen: impl Fn(u64)) -> Result<u64> {
+        let (mut failures, mut length) = (0, 0);
+        let mut response = loop {
+            match self.once().await {
+                Ok(response) => break response,
                 Err(error) => self.before_repetition(&mut failures, error).await?,
             }
-        }
-    }
-
-    async fn attempt_to(&self, mut file: &File, seen: &(impl Fn(u64) + Sync)) -> Result<u64> {
-        file.set_len(0)?;
-        file.rewind()?;
-        let (mut response, mut length) = (self.once().await?, 0);
+        };
         while let Some(bytes) = response.chunk().await.map_err(|e| lost(&self.url, &e))? {
             file.write_all(&bytes)?;
             length += bytes.len() as u64;

@@ -1,17 +1,26 @@
 //! What the archive of a run has besides its state, events and files. It follows from the log alone.
 
 use super::call::Purpose;
-use super::fold::{KINDS, REPORT, Run, StepState};
+use super::fold::{KINDS, REPORT, Run, StepState, excerpt};
 use super::plan::StepType;
-use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome};
+use crate::types::{CallId, EventKind, Record, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+
+/// Maximum length of the arguments and outcomes that an archive holds, in bytes. The events have all of them.
+const MAX_CALLS: usize = 4 << 20;
+/// Length of the excerpt of others, in characters.
+const EXCERPT: usize = 500;
+/// Maximum number of calls. A run makes far fewer, unless it is retried again and again.
+const MAX_COUNT: usize = 2_000;
 
 /// Reads the log of a run, as lines of JSON.
 pub struct Archive {
     run: Run,
     /// The calls of steps, in the order in which they began.
     calls: Vec<Call>,
+    /// How many more bytes of arguments and outcomes have room.
+    room: usize,
     /// The start of the line that is not complete.
     line: Vec<u8>,
 }
@@ -24,8 +33,9 @@ struct Call {
     args: Value,
     started_at: Timestamp,
     ended_at: Option<Timestamp>,
+    /// The fields of the outcome.
     #[serde(flatten)]
-    outcome: Option<ToolOutcome>,
+    outcome: Map<String, Value>,
 }
 
 /// A step that writes no file of its own, with its calls: more than one after a retry.
@@ -39,7 +49,7 @@ struct StepCalls<'a> {
 impl Archive {
     /// Creates the archive of a run whose log is to be read.
     pub fn new(id: SessionId) -> Self {
-        Self { run: Run::new(id), calls: Vec::new(), line: Vec::new() }
+        Self { run: Run::new(id), calls: Vec::new(), room: MAX_CALLS, line: Vec::new() }
     }
 
     /// Reads the next piece of the log.
@@ -58,17 +68,28 @@ impl Archive {
     fn record(&mut self, Record { at, kind, .. }: Record) {
         match &kind {
             EventKind::ToolStarted { call_id, name, args, .. } => {
-                if let Some(Purpose::Step(_)) = Purpose::of(call_id) {
-                    let (call_id, tool, args) = (call_id.clone(), name.clone(), args.clone());
-                    let call = Call { call_id, tool, args, started_at: at, ended_at: None, outcome: None };
+                let is_step = matches!(Purpose::of(call_id), Some(Purpose::Step(_)));
+                if is_step && self.calls.len() < MAX_COUNT {
+                    let (call_id, tool, args) = (call_id.clone(), name.clone(), self.fitted(args));
+                    let call =
+                        Call { call_id, tool, args, started_at: at, ended_at: None, outcome: Map::new() };
                     self.calls.push(call);
                 }
             }
             EventKind::ToolCompleted { call_id, outcome, ran_with, .. } => {
-                if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
-                    (call.ended_at, call.outcome) = (Some(at), Some(outcome.clone()));
-                    // A person may have edited them.
-                    call.args = ran_with.clone().unwrap_or_else(|| call.args.take());
+                if self.calls.iter().any(|call| call.call_id == *call_id) {
+                    // A person may have edited the arguments.
+                    let args = ran_with.as_ref().map(|args| self.fitted(args));
+                    let outcome = match json!(outcome) {
+                        Value::Object(outcome) => outcome,
+                        _ => Map::new(),
+                    };
+                    let outcome =
+                        outcome.into_iter().map(|(name, value)| (name, self.fitted(&value))).collect();
+                    if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
+                        (call.ended_at, call.outcome) = (Some(at), outcome);
+                        call.args = args.unwrap_or_else(|| call.args.take());
+                    }
                 }
             }
             _ => {}
@@ -76,12 +97,24 @@ impl Archive {
         self.run.apply(kind);
     }
 
+    /// Returns a value, or an excerpt of it if there is no more room.
+    fn fitted(&mut self, value: &Value) -> Value {
+        let text = value.to_string();
+        match self.room.checked_sub(text.len()) {
+            Some(room) => {
+                self.room = room;
+                value.clone()
+            }
+            None => excerpt(&text, EXCERPT).into(),
+        }
+    }
+
     /// Returns the names and contents of the entries: the report, and the calls of each step that writes no file of its own.
-    pub fn entries(mut self) -> Vec<(String, String)> {
+    pub fn entries(&mut self) -> impl Iterator<Item = (String, String)> {
         self.run.settle();
         let report = (REPORT.to_owned(), self.run.report());
         let calls = self.run.steps.iter().filter_map(|own| self.calls_of(own));
-        std::iter::once(report).chain(calls).collect()
+        std::iter::once(report).chain(calls)
     }
 
     fn calls_of(&self, own: &StepState) -> Option<(String, String)> {
@@ -122,7 +155,7 @@ mod tests {
         let mut archive = Archive::new(RUN.into());
         let lines: String = log.iter().map(|line| format!("{line}\n")).collect();
         lines.as_bytes().chunks(size).for_each(|piece| archive.read(piece));
-        archive.entries()
+        archive.entries().collect()
     }
 
     /// A record of a log.
@@ -168,6 +201,16 @@ mod tests {
                 assert!(report.contains(part), "{part}: {report}");
             }
         }
+    }
+
+    #[test]
+    fn long_calls_are_shortened_once_there_are_many() {
+        let mut log = planned(&json!([{"id": "a", "type": "command", "command": "make"}]));
+        let text = "x".repeat(1_000_000);
+        log.extend((0..20).map(|n| call(&format!("step.{n}.a"), "local_shell", &json!({"command": text}))));
+        let [_, (_, calls)] = &entries(&log, 1 << 16)[..] else { panic!("not one step") };
+        assert!((MAX_CALLS - 1_000_000..MAX_CALLS + 100_000).contains(&calls.len()), "{}", calls.len());
+        assert!(calls.contains("characters left out"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Plans: what a model writes, checked.
 
+use super::fold::REPORT;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,14 +180,16 @@ impl Step {
         }
     }
 
-    /// Returns the name of the file that the step writes into the workspace.
+    /// Returns the name of the file that the step writes into the workspace. It is not that of the report, and an id has no
+    /// dot, so no other step has it.
     pub fn file(&self) -> Option<String> {
         let ending = match self.kind {
             StepType::Note | StepType::Model => "md",
             StepType::Diagram => "mmd",
             StepType::Command | StepType::Patch | StepType::Agent => return None,
         };
-        Some(format!("{}.{ending}", self.id))
+        let name = format!("{}.{ending}", self.id);
+        Some(if name.eq_ignore_ascii_case(REPORT) { format!("{}.step.{ending}", self.id) } else { name })
     }
 
     /// Returns the name of the file with the rendered diagram of the step.

@@ -5,7 +5,7 @@
 use super::call::Purpose;
 use super::drawing::Drawing;
 use super::fold::{Check, Run, StepStatus};
-use super::{About, Next, Plan, PlanSource, RunPhase, RunStatus, StepType, is_mermaid};
+use super::{About, Next, Plan, PlanSource, RunPhase, RunStatus, Step, StepType, is_mermaid};
 use crate::types::{
     CallId, DenyReason, Effect, EventKind, Message, OnDecline, Part, Role, RunApprovals, RunTurn, StopReason,
     Timestamp, ToolOutcome, TurnEnd, TurnStatus,
@@ -196,6 +196,14 @@ fn drawn() -> Stage {
         stage.call(&Purpose::Step(id.to_owned()), super::ARTIFACT, good("wrote"));
     }
     stage
+}
+
+#[test]
+fn no_step_writes_the_file_of_the_report() {
+    let note = |id: &str| json!({"id": id, "type": "note", "content": "x"});
+    let plan = plan_of(&[note("report"), note("Report"), note("reports")]);
+    let files: Vec<_> = plan.steps.iter().filter_map(Step::file).collect();
+    assert_eq!(files, ["report.step.md", "Report.step.md", "reports.md"]);
 }
 
 #[test]

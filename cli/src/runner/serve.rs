@@ -173,13 +173,9 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             show(News::Output(piece));
         };
         let outcome = machine.run(*tool, args.clone(), &wait.call.call_id, ended, progress).await;
-        let Outcome { mut answer, output } = outcome;
+        let Outcome { answer, output } = outcome;
         if !tool.is_repeatable() {
             self.journal.end(key, &answer)?;
-        }
-        if let Some(output) = output.filter(|_| !is_stopped) {
-            // The answer in the journal lacks only this note.
-            answer = self.attach(key, &output, answer).await;
         }
         if is_stopped {
             // The next runner sends an answer that does not arrive now.
@@ -190,8 +186,19 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
                 keep(api, key, name).await;
                 std::future::pending::<()>().await;
             };
+            // Not of a tool that only reads, nor of a call that no longer waits.
+            let waits = waiting.iter().any(|wait| wait.key() == *key);
+            let output = output.filter(|_| waits && !tool.is_repeatable());
+            let posted = async {
+                let answer = match &output {
+                    // The answer in the journal lacks only the note.
+                    Some(output) => self.attach(key, output, answer).await,
+                    None => answer,
+                };
+                self.post(key, name, &answer).await
+            };
             tokio::select! {
-                posted = self.post(key, name, &answer) => posted?,
+                posted = posted => posted?,
                 () = kept => {}
                 () = &mut stop => is_stopped = true,
             }
@@ -201,7 +208,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
 
     /// Stores all of a long output as an artifact of the session, and returns the answer with a note of it. If that fails,
     /// the file in the folder is all there is.
-    async fn attach(&self, key: &CallKey, output: &Path, answer: Answer) -> Answer {
+    async fn attach(&mut self, key: &CallKey, output: &Path, answer: Answer) -> Answer {
         let Some(bytes) = self.machine.read(output).filter(|bytes| bytes.len() <= MAX_ARTIFACT) else {
             return answer;
         };

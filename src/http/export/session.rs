@@ -6,7 +6,7 @@ use super::zip::Zip;
 use crate::http::gateway::TenantCall;
 use crate::http::read_session;
 use crate::http::response::{self, Body, Response, ResponseExt};
-use crate::ports::{PeerError, ReaderRequest, SessionReader};
+use crate::ports::{FileError, Log, PeerError, ReaderRequest, SessionReader};
 use crate::runs;
 use crate::session::hub::Interrupted;
 use crate::types::{FilePath, Principal, Problem, SessionId, Timestamp};
@@ -14,12 +14,13 @@ use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::StreamExt;
 use http::StatusCode;
+use serde_json::json;
 use std::rc::Rc;
 
 /// Maximum number of artifacts. Each takes a call, of which the platform allows 1,000 in one request.
-const MAX_ARTIFACTS: usize = 600;
-/// Maximum number of files of the workspace.
-const MAX_FILES: usize = 300;
+const MAX_ARTIFACTS: usize = 400;
+/// Maximum number of files of the workspace. Each takes up to three calls.
+const MAX_FILES: usize = 150;
 
 /// `GET /v1/sessions/{id}/export`.
 pub(in crate::http) async fn of_session(call: &TenantCall<'_>) -> Result<Response, Problem> {
@@ -36,6 +37,7 @@ pub struct SessionExport {
     id: SessionId,
     state: (&'static str, Bytes),
     files: Option<(Workspace, Vec<String>)>,
+    log: Rc<dyn Log>,
     now: Timestamp,
 }
 
@@ -48,8 +50,8 @@ impl SessionExport {
         state: (&'static str, Bytes),
         files: Option<(Workspace, Vec<String>)>,
     ) -> Self {
-        let reader = Rc::clone(&call.gateway.reader);
-        Self { reader, principal: call.caller.clone(), id, state, files, now: call.gateway.clock.now() }
+        let (reader, log) = (Rc::clone(&call.gateway.reader), Rc::clone(&call.gateway.log));
+        Self { reader, principal: call.caller.clone(), id, state, files, log, now: call.gateway.clock.now() }
     }
 
     /// Responds with the archive.
@@ -57,7 +59,13 @@ impl SessionExport {
         let name = format!("{}.zip", self.id);
         let body = written(|output| async move {
             let archive = Archive { zip: Zip::default(), output, now: self.now };
-            self.write(archive).await.map_err(|_| Interrupted)
+            self.write(archive).await.map_err(|error| {
+                let (tenant, session) = (&self.principal.tenant, &self.id);
+                self.log.error(&json!({
+                    "event": "export.failed", "tenant": tenant, "session": session, "cause": error.to_string(),
+                }));
+                Interrupted
+            })
         });
         response::new(StatusCode::OK, Body::Stream(body))
             .with("content-type", "application/zip")
@@ -65,7 +73,7 @@ impl SessionExport {
             .with("cache-control", "no-store")
     }
 
-    async fn write(self, mut archive: Archive) -> Result<(), PeerError> {
+    async fn write(&self, mut archive: Archive) -> Result<(), PeerError> {
         let (name, state) = &self.state;
         archive.entry(name, state.clone()).await?;
         let events = format!("/v1/sessions/{}/events", self.id);
@@ -77,21 +85,28 @@ impl SessionExport {
                 run.read(bytes);
             }
         };
-        self.copy(&mut archive, "events.ndjson", &events, seen).await?;
-        for (name, text) in run.map(runs::Archive::entries).unwrap_or_default() {
+        if !self.copy(&mut archive, "events.ndjson", &events, seen).await? {
+            return Err(PeerError("the session was erased".into()));
+        }
+        for (name, text) in run.iter_mut().flat_map(runs::Archive::entries) {
             archive.entry(&name, text.into()).await?;
         }
         for Artifact { r#ref, .. } in artifacts.found().into_iter().take(MAX_ARTIFACTS) {
+            // One that has expired is left out.
             let target = format!("/v1/sessions/{}/artifacts/{}", self.id, r#ref);
             self.copy(&mut archive, &format!("artifacts/{}", r#ref), &target, |_| ()).await?;
         }
         if let Some((workspace, paths)) = &self.files {
             for path in paths.iter().take(MAX_FILES) {
-                // A file may have been deleted since.
                 let Ok(parsed) = FilePath::parse(path) else { continue };
-                if let Ok((file, _)) = workspace.read(&parsed).await {
-                    let name = path.rsplit('/').next().unwrap_or_default();
-                    archive.entry(&format!("artifacts/{name}"), file.bytes).await?;
+                match workspace.read(&parsed).await {
+                    Ok((file, _)) => {
+                        let name = path.rsplit('/').next().unwrap_or_default();
+                        archive.entry(&format!("artifacts/{name}"), file.bytes).await?;
+                    }
+                    // It was deleted since.
+                    Err(FileError::NotFound) => {}
+                    Err(error) => return Err(PeerError(error.to_string())),
                 }
             }
         }
@@ -99,20 +114,20 @@ impl SessionExport {
         Ok(())
     }
 
-    /// Copies what the session responds into an entry. An artifact that has expired is left out.
+    /// Copies what the session responds into an entry. Returns whether the session has it.
     async fn copy(
         &self,
         archive: &mut Archive,
         name: &str,
         target: &str,
         mut seen: impl FnMut(&[u8]),
-    ) -> Result<(), PeerError> {
+    ) -> Result<bool, PeerError> {
         let headers = &[("accept", "application/x-ndjson")];
         let request = ReaderRequest { target, headers, body: None };
         let mut response = self.reader.send(&self.principal, &self.id, request).await?;
         match response.status {
             200 => {}
-            404 | 410 => return Ok(()),
+            404 | 410 => return Ok(false),
             status => return Err(PeerError(format!("the session responds with status {status}"))),
         }
         archive.begin(name).await;
@@ -122,7 +137,7 @@ impl SessionExport {
             archive.content(bytes).await?;
         }
         archive.end().await;
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -287,7 +287,7 @@ fn check_budget(
 ) -> Result<(), Problem> {
     let (limit, model) = match session.map(Session::state) {
         Some(state) => (state.meta.budget.patched(budget).max_cost_usd, state.meta.model.clone()),
-        None => (budget.max_cost_usd, new.map(str::to_owned)),
+        None => (call.host.agent().budget().patched(budget).max_cost_usd, new.map(str::to_owned)),
     };
     checks::budget(call.host, budget)?;
     checks::priced(call.host, limit, model.as_deref(), "/budget/max_cost_usd")
