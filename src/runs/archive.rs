@@ -3,7 +3,7 @@
 use super::call::Purpose;
 use super::fold::{KINDS, REPORT, Run, StepState, excerpt};
 use super::plan::StepType;
-use crate::types::{CallId, EventKind, Record, SessionId, Timestamp};
+use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -77,24 +77,23 @@ impl Archive {
                 }
             }
             EventKind::ToolCompleted { call_id, outcome, ran_with, .. } => {
-                if self.calls.iter().any(|call| call.call_id == *call_id) {
-                    // A person may have edited the arguments.
-                    let args = ran_with.as_ref().map(|args| self.fitted(args));
-                    let outcome = match json!(outcome) {
-                        Value::Object(outcome) => outcome,
-                        _ => Map::new(),
-                    };
-                    let outcome =
-                        outcome.into_iter().map(|(name, value)| (name, self.fitted(&value))).collect();
-                    if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
-                        (call.ended_at, call.outcome) = (Some(at), outcome);
-                        call.args = args.unwrap_or_else(|| call.args.take());
-                    }
-                }
+                self.completed(at, call_id, outcome, ran_with.as_ref());
             }
             _ => {}
         }
         self.run.apply(kind);
+    }
+
+    /// Adds the outcome of a call, and the arguments that a person has edited.
+    fn completed(&mut self, at: Timestamp, id: &CallId, outcome: &ToolOutcome, edited: Option<&Value>) {
+        let Some(place) = self.calls.iter().position(|call| call.call_id == *id) else { return };
+        let edited = edited.map(|args| self.fitted(args));
+        let Value::Object(fields) = json!(outcome) else { return };
+        let fields = fields.into_iter().map(|(name, value)| (name, self.fitted(&value))).collect();
+        if let Some(call) = self.calls.get_mut(place) {
+            (call.ended_at, call.outcome) = (Some(at), fields);
+            call.args = edited.unwrap_or_else(|| call.args.take());
+        }
     }
 
     /// Returns a value, or an excerpt of it if there is no more room.
