@@ -276,10 +276,13 @@ fn an_export_has_the_session_its_events_and_its_files() {
     };
     assert_eq!((text(&files[0]), text(&files[1])), (big(20_000), "Tea at five.".to_owned()));
     let session: Value = serde_json::from_str(&text("session.json")).unwrap();
-    assert_eq!(session, chat.client.get(&chat.path("")).expect(200));
+    // Work after the turn may add records at any time.
+    let now = chat.client.get(&chat.path("")).expect(200);
+    assert_eq!((&session["id"], &session["created_at"]), (&now["id"], &now["created_at"]));
     let events = text("events.ndjson");
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(events, chat.log());
+    assert!(events.len() as u64 >= session["last_seq"].as_u64().unwrap());
+    assert_eq!(events, chat.log()[..events.len()]);
     let client = &chat.client;
     client.get("/v1/sessions/artifact-export/export?user=somebody-else").expect(404);
     client.get("/v1/sessions/artifact-no-session/export").expect(404);

@@ -124,7 +124,8 @@ fn an_export_has_everything_of_its_subject_only() {
     assert!(!whole.values().any(|content| content.contains("foreignmark3")));
     let log = &whole[&format!("sessions/{}/events.ndjson", ann.id)];
     let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(records, ann.log(), "the records as the API returns them");
+    // Work after the turns may have added more since.
+    assert_eq!(records, ann.log()[..records.len()], "the records as the API returns them");
     let child = records.iter().find(|record| record["type"] == "subagent.started").unwrap();
     let child = child["session"].as_str().unwrap();
     assert!(whole.contains_key(&format!("sessions/{child}/events.ndjson")));
