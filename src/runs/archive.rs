@@ -1,8 +1,8 @@
 //! What the archive of a run has besides its state, events and files. It follows from the log alone.
 
 use super::call::Purpose;
-use super::fold::{KINDS, REPORT, Run, StepState, excerpt};
-use super::plan::StepType;
+use super::fold::{KINDS, Run, StepState, excerpt};
+use super::plan::{REPORT, StepType};
 use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -2,7 +2,7 @@
 
 use super::call::{ARTIFACT, Purpose};
 use super::drawing::Drawing;
-use super::plan::{Plan, PlanSource, Step, of_args};
+use super::plan::{Plan, PlanSource, REPORT, Step, of_args};
 use crate::types::{
     CallId, DenyReason, EventKind, OnDecline, Record, RunApprovals, RunSpec, RunTurn, SessionId, StopReason,
     ToolOutcome, TurnError, TurnStatus,
@@ -444,9 +444,6 @@ impl Run {
         }
     }
 }
-
-/// The name of the report.
-pub(super) const REPORT: &str = "report.md";
 
 /// Returns a text of at most `most` characters: its start and its end.
 pub(super) fn excerpt(text: &str, most: usize) -> String {

@@ -3,8 +3,8 @@
 use super::call::{APPLY_PATCH, ARTIFACT, DIAGRAM, PLAN, Purpose, SHELL, SUBAGENT, WRITE};
 use super::decision::Next;
 use super::drawing::Drawing;
-use super::fold::{REPORT, Run, StepState};
-use super::plan::{Plan, PlanSource, Step, StepType};
+use super::fold::{Run, StepState};
+use super::plan::{Plan, PlanSource, REPORT, Step, StepType};
 use super::prompt;
 use crate::ports::Model;
 use crate::types::{

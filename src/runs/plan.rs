@@ -1,6 +1,5 @@
 //! Plans: what a model writes, checked.
 
-use super::fold::REPORT;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_STEPS: usize = 50;
 /// Maximum length of the id of a step.
 const MAX_ID: usize = 64;
+/// The name of the report.
+pub(super) const REPORT: &str = "report.md";
 /// Commands of the plan that is used if the model writes none.
 const FALLBACK: [(&str, &str); 2] = [("test", "make test"), ("diagrams", "make diagrams")];
 
