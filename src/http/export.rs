@@ -5,6 +5,7 @@
 //! names what could not be read.
 
 mod files;
+mod lines;
 mod memory;
 mod output;
 mod part;

@@ -3,26 +3,24 @@
 use super::call::Purpose;
 use super::fold::{KINDS, Run, StepState, excerpt};
 use super::plan::{REPORT, StepType};
-use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome};
-use serde::{Deserialize, Serialize};
+use crate::types::{CallId, EventKind, Record, SessionId, Timestamp, ToolOutcome, json::record_type};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// Maximum length of the arguments and outcomes that an archive holds, in bytes. The events have all of them.
-const MAX_CALLS: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 /// Length of the excerpt of others, in characters.
 const EXCERPT: usize = 500;
 /// Maximum number of calls. A run makes far fewer, unless it is retried again and again.
-const MAX_COUNT: usize = 2_000;
+const MAX_CALLS: usize = 2_000;
 
-/// Reads the log of a run, as lines of JSON.
+/// Reads the log of a run.
 pub struct Archive {
     run: Run,
     /// The calls of steps, in the order in which they began.
     calls: Vec<Call>,
     /// How many more bytes of arguments and outcomes have room.
     room: usize,
-    /// The start of the line that is not complete.
-    line: Vec<u8>,
 }
 
 /// A call of a step, and what came out of it.
@@ -49,19 +47,14 @@ struct StepCalls<'a> {
 impl Archive {
     /// Creates the archive of a run whose log is to be read.
     pub fn new(id: SessionId) -> Self {
-        Self { run: Run::new(id), calls: Vec::new(), room: MAX_CALLS, line: Vec::new() }
+        Self { run: Run::new(id), calls: Vec::new(), room: MAX_BYTES }
     }
 
-    /// Reads the next piece of the log.
-    pub fn read(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                if let Some(record) = record(&self.line) {
-                    self.record(record);
-                }
-                self.line.clear();
-            }
+    /// Reads the next record of the log, as JSON.
+    pub fn read(&mut self, json: &[u8]) {
+        let read = || serde_json::from_slice(json).ok();
+        if let Some(record) = record_type(json).filter(|kind| KINDS.contains(kind)).and_then(|_| read()) {
+            self.record(record);
         }
     }
 
@@ -69,7 +62,7 @@ impl Archive {
         match &kind {
             EventKind::ToolStarted { call_id, name, args, .. } => {
                 let is_step = matches!(Purpose::of(call_id), Some(Purpose::Step(_)));
-                if is_step && self.calls.len() < MAX_COUNT {
+                if is_step && self.calls.len() < MAX_CALLS {
                     let (call_id, tool, args) = (call_id.clone(), name.clone(), self.fitted(args));
                     let call =
                         Call { call_id, tool, args, started_at: at, ended_at: None, outcome: Map::new() };
@@ -129,16 +122,6 @@ impl Archive {
     }
 }
 
-/// Parses a record that the run depends on.
-fn record(line: &[u8]) -> Option<Record> {
-    #[derive(Deserialize)]
-    struct Kind<'a> {
-        r#type: &'a str,
-    }
-    let Kind { r#type } = serde_json::from_slice(line).ok()?;
-    KINDS.contains(&r#type).then(|| serde_json::from_slice(line).ok())?
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -150,10 +133,9 @@ mod tests {
     const RUN: &str = "run_00000000000000000000000000000001";
 
     /// Returns the entries for a log.
-    fn entries(log: &[Value], size: usize) -> Vec<(String, String)> {
+    fn entries(log: &[Value]) -> Vec<(String, String)> {
         let mut archive = Archive::new(RUN.into());
-        let lines: String = log.iter().map(|line| format!("{line}\n")).collect();
-        lines.as_bytes().chunks(size).for_each(|piece| archive.read(piece));
+        log.iter().for_each(|record| archive.read(record.to_string().as_bytes()));
         archive.entries().collect()
     }
 
@@ -193,12 +175,10 @@ mod tests {
             "turn.completed",
             json!({"status": "completed", "stop_reason": "max_tool_calls", "steps": 1, "tool_calls": 1, "usage": {}}),
         ));
-        for size in [1, 7, 100_000] {
-            let [(name, report)] = &entries(&log, size)[..] else { panic!("more than a report") };
-            assert_eq!(name, "report.md");
-            for part in ["limit of \"max_tool_calls\"", "Reach it.", "## Left\n\n- a"] {
-                assert!(report.contains(part), "{part}: {report}");
-            }
+        let [(name, report)] = &entries(&log)[..] else { panic!("more than a report") };
+        assert_eq!(name, "report.md");
+        for part in ["limit of \"max_tool_calls\"", "Reach it.", "## Left\n\n- a"] {
+            assert!(report.contains(part), "{part}: {report}");
         }
     }
 
@@ -207,8 +187,8 @@ mod tests {
         let mut log = planned(&json!([{"id": "a", "type": "command", "command": "make"}]));
         let text = "x".repeat(1_000_000);
         log.extend((0..20).map(|n| call(&format!("step.{n}.a"), "local_shell", &json!({"command": text}))));
-        let [_, (_, calls)] = &entries(&log, 1 << 16)[..] else { panic!("not one step") };
-        assert!((MAX_CALLS - 1_000_000..MAX_CALLS + 100_000).contains(&calls.len()), "{}", calls.len());
+        let [_, (_, calls)] = &entries(&log)[..] else { panic!("not one step") };
+        assert!((MAX_BYTES - 1_000_000..MAX_BYTES + 100_000).contains(&calls.len()), "{}", calls.len());
         assert!(calls.contains("characters left out"));
     }
 
@@ -235,7 +215,7 @@ mod tests {
             ),
             call("verify.5", "local_verify", &json!({})),
         ]);
-        let [_, (name, build)] = &entries(&log, 100)[..] else { panic!("not one step") };
+        let [_, (name, build)] = &entries(&log)[..] else { panic!("not one step") };
         let at = "2026-01-01T00:00:00.000Z";
         let call = |n: u32, command: &str, outcome: Value| {
             let mut call = json!({

@@ -1,7 +1,7 @@
 //! Reading JSON from outside, and writing it for HTTP headers.
 
 use super::FieldError;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Error, Value};
 use serde_path_to_error::{Path, Segment};
 
@@ -14,6 +14,15 @@ pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, FieldError> {
         pointer: pointer(error.path()),
         detail: in_terms_of_json(&error.inner().to_string()),
     })
+}
+
+/// Returns the `type` of a record that is not parsed otherwise; `None` if it has none, or an escaped one.
+pub fn record_type(record: &[u8]) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        r#type: &'a str,
+    }
+    serde_json::from_slice::<Typed<'_>>(record).ok().map(|typed| typed.r#type)
 }
 
 /// Replaces the names of Rust types in a message of serde, which ends with `, expected …`.

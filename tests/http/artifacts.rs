@@ -284,7 +284,7 @@ fn an_export_has_the_session_its_events_and_its_files() {
     assert!(events.len() as u64 >= session["last_seq"].as_u64().unwrap());
     assert_eq!(events, chat.log()[..events.len()]);
     let client = &chat.client;
-    client.get("/v1/sessions/artifact-export/export?user=somebody-else").expect(404);
+    client.get("/v1/sessions/artifact-export/export?user=bob").expect(404);
     client.get("/v1/sessions/artifact-no-session/export").expect(404);
     tenant(shared(), "artifact-export").get(&chat.path("/export")).expect(404);
 }

@@ -83,7 +83,7 @@ impl Answer {
     }
 }
 
-/// What has come of a call.
+/// The result of running a call.
 #[derive(Debug)]
 pub struct Outcome {
     /// What the server gets.

@@ -186,7 +186,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
                 keep(api, key, name).await;
                 std::future::pending::<()>().await;
             };
-            // Not of a tool that only reads, nor of a call that no longer waits.
+            // What a tool only reads is not worth storing, and nobody waits for a call that was aborted.
             let waits = waiting.iter().any(|wait| wait.key() == *key);
             let output = output.filter(|_| waits && !tool.is_repeatable());
             let posted = async {

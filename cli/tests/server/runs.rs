@@ -13,6 +13,7 @@ use std::{
     fs,
     io::Read as _,
     path::{Path, PathBuf},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
@@ -72,6 +73,16 @@ impl Project {
             assert!(Instant::now() < deadline, "{run}");
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Approves the patch of a run, and follows the run to its end, at which the runner is no longer needed.
+    fn finish(&self, id: &str, mut runner: Child) {
+        self.until(id, "waiting");
+        self.cli.run(&["runs", "approve", id, "fix"]).expect(0);
+        self.cli.run(&["runs", "tail", id]).expect(0);
+        runner.kill().unwrap();
+        runner.wait().unwrap();
+        self.assert_repaired(id);
     }
 
     /// Asserts what a run has done that was repaired.
@@ -178,15 +189,10 @@ fn a_runner_of_the_agent_serves_its_runs() {
     let project = Project::new();
     project.script_plan_and_repair();
     let args = ["runner", "--agent", "coder", "--root", "project", "--verify", "sh test.sh"];
-    let mut runner = project.cli.command(&args).spawn().unwrap();
+    let runner = project.cli.command(&args).spawn().unwrap();
     let id = project.cli.run(&[RUN, &["--detach"]].concat()).expect(0).out;
     let id = id.trim();
-    project.until(id, "waiting");
-    project.cli.run(&["runs", "approve", id, "fix"]).expect(0);
-    project.cli.run(&["runs", "tail", id]).expect(0);
-    runner.kill().unwrap();
-    runner.wait().unwrap();
-    project.assert_repaired(id);
+    project.finish(id, runner);
 }
 
 /// Reads a file of a run from the workspace; `None` if there is none.
@@ -262,13 +268,8 @@ fn a_run_is_canceled_and_retried() {
     project.cli.run(&["runs", "tail", id]).expect(1);
     project.cli.run(&["runs", "retry", id, "--detach", "--json"]).expect(0);
     let args = ["runner", "--session", id, "--root", "project", "--verify", "sh test.sh"];
-    let mut runner = project.cli.command(&args).spawn().unwrap();
-    project.until(id, "waiting");
-    project.cli.run(&["runs", "approve", id, "fix"]).expect(0);
-    project.cli.run(&["runs", "tail", id]).expect(0);
-    runner.kill().unwrap();
-    runner.wait().unwrap();
-    project.assert_repaired(id);
+    let runner = project.cli.command(&args).spawn().unwrap();
+    project.finish(id, runner);
 }
 
 #[test]

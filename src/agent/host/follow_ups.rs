@@ -20,7 +20,8 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 const MAX_WAIT: Duration = Duration::from_hours(24);
 
 impl SessionHost {
-    /// Returns whether a requested follow-up should run at once. Not during a turn, which has begun without it.
+    /// Returns whether a requested follow-up should run at once. None should during a turn, which
+    /// has begun without it.
     pub(super) fn has_follow_up_at_once(&self, session: &Rc<Session>) -> bool {
         if session.state().activity.turn.is_some() {
             return false;

@@ -1,7 +1,8 @@
 //! The archive of one session or run: its state, its events, and its files.
 
+use super::lines::Lines;
 use super::output::{Output, written};
-use super::sessions::{Artifact, Artifacts};
+use super::sessions::{Artifact, artifact};
 use super::zip::Zip;
 use crate::http::gateway::TenantCall;
 use crate::http::read_session;
@@ -17,6 +18,8 @@ use http::StatusCode;
 use serde_json::json;
 use std::rc::Rc;
 
+/// Maximum length of a record that is read, in bytes. A longer one would be a message of several megabytes.
+const MAX_LINE: usize = 8 << 20;
 /// Maximum number of artifacts. Each takes a call, of which the platform allows 1,000 in one request.
 const MAX_ARTIFACTS: usize = 400;
 /// Maximum number of files of the workspace. Each takes up to three calls.
@@ -77,13 +80,13 @@ impl SessionExport {
         let (name, state) = &self.state;
         archive.entry(name, state.clone()).await?;
         let events = format!("/v1/sessions/{}/events", self.id);
-        let mut artifacts = Artifacts::default();
+        let (mut lines, mut artifacts) = (Lines::new(MAX_LINE), Vec::new());
         let mut run = self.id.is_run().then(|| runs::Archive::new(self.id.clone()));
         let seen = |bytes: &[u8]| {
-            artifacts.read(bytes);
-            if let Some(run) = &mut run {
-                run.read(bytes);
-            }
+            lines.read(bytes, |line| {
+                artifacts.extend(artifact(line));
+                run.iter_mut().for_each(|run| run.read(line));
+            });
         };
         if !self.copy(&mut archive, "events.ndjson", &events, seen).await? {
             return Err(PeerError("the session was erased".into()));
@@ -91,7 +94,7 @@ impl SessionExport {
         for (name, text) in run.iter_mut().flat_map(runs::Archive::entries) {
             archive.entry(&name, text.into()).await?;
         }
-        for Artifact { r#ref, .. } in artifacts.found().into_iter().take(MAX_ARTIFACTS) {
+        for Artifact { r#ref, .. } in artifacts.into_iter().take(MAX_ARTIFACTS) {
             // One that has expired is left out.
             let target = format!("/v1/sessions/{}/artifacts/{}", self.id, r#ref);
             self.copy(&mut archive, &format!("artifacts/{}", r#ref), &target, |_| ()).await?;

@@ -1,11 +1,12 @@
 //! The sessions of an export: list entries, logs, artifacts and attachments.
 
+use super::lines::Lines;
 use super::part::{Part, push_line};
 use super::{Export, Position};
 use crate::http::lists;
 use crate::ports::ReaderRequest;
 use crate::ports::directory::SessionKinds;
-use crate::types::{SessionId, Timestamp};
+use crate::types::{SessionId, Timestamp, json::record_type};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
@@ -96,11 +97,11 @@ async fn log(
         part.begin(name).await;
         part.counts.sessions += 1;
     }
-    let mut artifacts = Artifacts::default();
+    let (mut lines, mut artifacts) = (Lines::new(MAX_LINE), Vec::new());
     while let Some(piece) = body.next().await {
         match piece {
             Ok(bytes) => {
-                artifacts.read(&bytes);
+                lines.read(&bytes, |line| artifacts.extend(artifact(line)));
                 if name.is_some() && !part.content(bytes).await {
                     part.fail(&shown, "incomplete: an archive holds at most 4 GB", "too large");
                     break;
@@ -115,7 +116,7 @@ async fn log(
     if name.is_some() {
         part.end().await;
     }
-    artifacts.found
+    artifacts
 }
 
 /// Writes artifacts of a session. Returns the record after which the next part continues; `None` at the end.
@@ -170,45 +171,14 @@ pub struct Artifact {
     pub r#ref: String,
 }
 
-/// Finds the artifacts in the lines of a log, of which it keeps at most one.
-#[derive(Default)]
-pub struct Artifacts {
-    line: Vec<u8>,
-    found: Vec<Artifact>,
-}
-
-impl Artifacts {
-    /// Returns the artifacts in the text so far.
-    pub fn found(self) -> Vec<Artifact> {
-        self.found
-    }
-
-    /// Reads the next piece of the log.
-    pub fn read(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = (MAX_LINE + 1).saturating_sub(self.line.len());
-            self.line.extend_from_slice(piece.get(..room).unwrap_or(piece));
-            if piece.ends_with(b"\n") {
-                self.found.extend(artifact(&self.line));
-                self.line.clear();
-            }
-        }
-    }
-}
-
-/// Returns the artifact of a record.
-fn artifact(line: &[u8]) -> Option<Artifact> {
-    #[derive(Deserialize)]
-    struct Kind<'a> {
-        r#type: &'a str,
-    }
+/// Returns the artifact of a record, which is a line of a log.
+pub fn artifact(line: &[u8]) -> Option<Artifact> {
     // Most lines are not parsed.
     let named = b"\"artifact.stored\"";
     if line.len() > MAX_LINE || !line.windows(named.len()).any(|window| window == named) {
         return None;
     }
-    let Kind { r#type } = serde_json::from_slice(line).ok()?;
-    (r#type == "artifact.stored").then(|| serde_json::from_slice(line).ok())?
+    (record_type(line)? == "artifact.stored").then(|| serde_json::from_slice(line).ok())?
 }
 
 #[cfg(test)]
@@ -218,20 +188,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn artifacts_are_found_in_any_division_of_the_log() {
-        let log = [
-            json!({"seq": 1, "type": "turn.started", "text": "\"artifact.stored\""}),
-            json!({"seq": 2, "type": "artifact.stored", "ref": "art_1"}),
-            json!({"seq": 3, "type": "message.completed", "text": "x".repeat(2 * MAX_LINE)}),
-            json!({"seq": 4, "type": "artifact.stored", "ref": "art_2"}),
-        ]
-        .map(|line| format!("{line}\n"))
-        .concat();
-        for size in [1, 7, 1_000, log.len()] {
-            let mut artifacts = Artifacts::default();
-            log.as_bytes().chunks(size).for_each(|piece| artifacts.read(piece));
-            let expected = [(2, "art_1"), (4, "art_2")];
-            assert_eq!(artifacts.found, expected.map(|(seq, id)| Artifact { seq, r#ref: id.into() }));
-        }
+    fn only_a_record_of_an_artifact_is_one() {
+        let read = |record: serde_json::Value| artifact(record.to_string().as_bytes());
+        let stored = |text: &str| json!({"seq": 2, "type": "artifact.stored", "ref": "art_1", "text": text});
+        assert_eq!(read(stored("")), Some(Artifact { seq: 2, r#ref: "art_1".into() }));
+        assert_eq!(read(stored(&"x".repeat(MAX_LINE))), None);
+        assert_eq!(read(json!({"seq": 1, "type": "turn.started", "text": "\"artifact.stored\""})), None);
     }
 }
