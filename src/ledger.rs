@@ -24,7 +24,11 @@ use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
 
 /// How long a slot lasts whose turn has been admitted. A turn that has started renews it.
 pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
@@ -152,7 +156,7 @@ impl TenantLedger {
     /// If a newer version has written the ledger, or the store fails.
     pub fn open(store: Rc<dyn SessionStore>) -> Result<Self, StoreError> {
         let ledger = Self { store };
-        let stored = ledger.read::<u32>(key::SCHEMA)?.unwrap_or(1);
+        let stored = ledger.documents([key::SCHEMA.into()])?.read::<u32>(key::SCHEMA)?.unwrap_or(1);
         if stored > SCHEMA {
             let why = format!("a newer version has written the ledger: {stored} instead of {SCHEMA}");
             return Err(StoreError(why));
@@ -166,7 +170,9 @@ impl TenantLedger {
     /// If the store fails, or the session has sent a newer standing or its last report.
     pub fn admit(&self, admission: &Admission, now: Timestamp) -> Result<Admitted, StoreError> {
         let Admission { session, created_at, standing, started, quota, continues, .. } = admission;
-        let (mut slots, mut account) = (self.slots(now)?, self.account(session)?);
+        let today = Day::of(now);
+        let stored = self.documents([key::SLOTS.into(), key::account(session), key::day(today)])?;
+        let (mut slots, mut account) = (stored.slots(now)?, stored.account(session)?);
         if standing.sent_at < account.sent_at {
             return Err(StoreError("the request to start a turn arrived late".into()));
         }
@@ -184,8 +190,7 @@ impl TenantLedger {
         let counted = if *created_at > account.created_at { 0 } else { account.reported };
         let uncounted = started.iter().filter(|seq| **seq > counted).count();
         let open_turns = standing.open_turns.saturating_add(u32::try_from(uncounted).unwrap_or(u32::MAX));
-        let today = Day::of(now);
-        let DayTotals { started, totals: spent } = self.read(&key::day(today))?.unwrap_or_default();
+        let DayTotals { started, totals: spent } = stored.read(&key::day(today))?.unwrap_or_default();
         let open = slots.values().map(|slot| slot.open_turns).chain([open_turns]);
         let turns = started + open.map(u64::from).sum::<u64>();
         let reached = if !continues && quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
@@ -221,11 +226,13 @@ impl TenantLedger {
     /// If the store fails. Nothing has changed then.
     pub fn report(&self, report: &Report, now: Timestamp) -> Result<Receipt, StoreError> {
         let Report { session, created_at, from, to, rows, started, standing, is_last } = report;
-        let mut account = self.account(session)?;
+        let own = [key::SLOTS.into(), key::account(session)];
+        let stored = self.documents(own.into_iter().chain(keys_of_usage(rows, started)))?;
+        let mut account = stored.account(session)?;
         if *created_at < account.created_at {
             // A session that could not be stored gives back its slot. It has the id of one that was erased.
             if *created_at == UNSTORED && account.is_erased {
-                return self.release(report, account, now);
+                return self.release(report, account, stored.slots(now)?, now);
             }
             // A late message of a session that was erased, whose id another session has.
             return Ok(Receipt { reported: *to, slot_until: None });
@@ -236,9 +243,9 @@ impl TenantLedger {
         let mut changes = Batch::default();
         if account.reported == *from {
             account.reported = *to;
-            self.count(rows, started, now, &mut changes)?;
+            self.count(rows, started, &stored, now, &mut changes)?;
         }
-        let slots = self.slots(now)?;
+        let slots = stored.slots(now)?;
         account.is_erased |= is_last;
         let is_last = account.is_erased;
         let changed = with_standing(slots.clone(), session, &mut account, standing, is_last, now);
@@ -259,9 +266,10 @@ impl TenantLedger {
         &self,
         Report { session, to, standing, .. }: &Report,
         mut account: Account,
+        slots: Slots,
         now: Timestamp,
     ) -> Result<Receipt, StoreError> {
-        let slots = with_standing(self.slots(now)?, session, &mut account, standing, false, now);
+        let slots = with_standing(slots, session, &mut account, standing, false, now);
         let put = vec![put(key::SLOTS, &slots)?, put(&key::account(session), &account)?];
         self.store.commit(Batch { put, ..Batch::default() })?;
         Ok(Receipt { reported: *to, slot_until: slots.get(session).map(|slot| slot.until) })
@@ -272,8 +280,9 @@ impl TenantLedger {
     /// # Errors
     /// If the store fails. Nothing was counted then.
     pub fn charge(&self, rows: &[UsageRow], now: Timestamp) -> Result<(), StoreError> {
-        let mut changes = Batch::default();
-        self.count(rows, &BTreeMap::new(), now, &mut changes)?;
+        let (mut changes, started) = (Batch::default(), BTreeMap::new());
+        let stored = self.documents(keys_of_usage(rows, &started))?;
+        self.count(rows, &started, &stored, now, &mut changes)?;
         self.store.commit(changes)
     }
 
@@ -284,7 +293,7 @@ impl TenantLedger {
     pub fn take_requests(&self, wanted: u32, limit: u32, now: Timestamp) -> Result<RequestBlock, StoreError> {
         let minute = crate::types::time::millis(MINUTE);
         let ends_at = Timestamp((now.0 / minute).saturating_add(1).saturating_mul(minute));
-        let stored: Option<Requests> = self.read(key::REQUESTS)?;
+        let stored: Option<Requests> = self.documents([key::REQUESTS.into()])?.read(key::REQUESTS)?;
         let taken = stored.filter(|own| own.ends_at == ends_at).map_or(0, |own| own.taken);
         let granted = wanted.min(limit.saturating_sub(taken));
         if granted > 0 {
@@ -323,7 +332,7 @@ impl TenantLedger {
     /// # Errors
     /// If the store fails.
     pub fn slots_held(&self, at: Timestamp) -> Result<usize, StoreError> {
-        Ok(self.slots(at)?.len())
+        Ok(self.documents([key::SLOTS.into()])?.slots(at)?.len())
     }
 
     /// Erases the ledger.
@@ -334,11 +343,12 @@ impl TenantLedger {
         self.store.erase()
     }
 
-    /// Adds rows to the stored ones and to the totals of their days.
+    /// Adds rows to the stored ones and to the totals of their days, which are among `stored`.
     fn count(
         &self,
         rows: &[UsageRow],
         started: &BTreeMap<Day, u64>,
+        stored: &Documents,
         now: Timestamp,
         changes: &mut Batch,
     ) -> Result<(), StoreError> {
@@ -352,17 +362,17 @@ impl TenantLedger {
             days.entry(*day).or_default().started += turns;
         }
         for (key, added) in sums {
-            let stored = self.read::<UsageRow>(&key::row(key))?;
-            let mut totals = stored.map(|row| row.totals).unwrap_or_default();
+            let row = stored.read::<UsageRow>(&key::row(key))?;
+            let mut totals = row.map(|row| row.totals).unwrap_or_default();
             totals += added;
             changes.put.push(put(&key::row(key), &UsageRow { key: key.clone(), totals })?);
         }
         for (day, added) in days {
-            let stored: Option<DayTotals> = self.read(&key::day(day))?;
-            if stored.is_none() {
+            let sums: Option<DayTotals> = stored.read(&key::day(day))?;
+            if sums.is_none() {
                 self.drop_old_days(Day::of(now), changes)?;
             }
-            let mut sums = stored.unwrap_or_default();
+            let mut sums = sums.unwrap_or_default();
             sums.started += added.started;
             sums.totals += added.totals;
             changes.put.push(put(&key::day(day), &sums)?);
@@ -393,11 +403,12 @@ impl TenantLedger {
     ) -> Result<(), StoreError> {
         let today = Day::of(now);
         changes.put.push(put(&key::erased_session(today, session), &true)?);
-        if self.read::<IgnoredAny>(&key::erased(today))?.is_some() {
+        let first = key::erased(today);
+        if self.documents([first.clone()])?.read::<IgnoredAny>(&first)?.is_some() {
             return Ok(());
         }
         // The first one of the day, so that those of earlier days are read once.
-        changes.put.push(put(&key::erased(today), &Vec::<SessionId>::new())?);
+        changes.put.push(put(&first, &Vec::<SessionId>::new())?);
         if !self.store.exists()? {
             return Ok(());
         }
@@ -411,7 +422,7 @@ impl TenantLedger {
                 changes.delete.push(name);
             }
             for old in erased {
-                let account = self.account(&old)?;
+                let account = self.documents([key::account(&old)])?.account(&old)?;
                 // Another session may have this id by now.
                 if old != *session && Day::of(account.sent_at) <= day.next() {
                     changes.delete.push(key::account(&old));
@@ -420,6 +431,21 @@ impl TenantLedger {
             changes.delete.push(name);
         }
         Ok(())
+    }
+
+    /// Reads documents in one call of the store.
+    fn documents(&self, keys: impl IntoIterator<Item = String>) -> Result<Documents, StoreError> {
+        let keys: Vec<String> = keys.into_iter().collect();
+        self.store.get_all(&keys).map(Documents)
+    }
+}
+
+/// Documents of the ledger, by key.
+struct Documents(BTreeMap<String, String>);
+
+impl Documents {
+    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        self.0.get(key).map(|json| decode(json)).transpose()
     }
 
     /// Returns the slots that have not ended.
@@ -432,12 +458,15 @@ impl TenantLedger {
     fn account(&self, session: &SessionId) -> Result<Account, StoreError> {
         Ok(self.read(&key::account(session))?.unwrap_or_default())
     }
+}
 
-    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        // An empty store has no tables to read from.
-        let json = if self.store.exists()? { self.store.get(key)? } else { None };
-        json.map(|json| decode(&json)).transpose()
-    }
+/// Returns the keys of the documents that count these rows and turns.
+fn keys_of_usage<'a>(
+    rows: &'a [UsageRow],
+    started: &'a BTreeMap<Day, u64>,
+) -> impl Iterator<Item = String> + use<'a> {
+    let days: BTreeSet<Day> = rows.iter().map(|row| row.key.day).chain(started.keys().copied()).collect();
+    rows.iter().map(|row| key::row(&row.key)).chain(days.into_iter().map(key::day))
 }
 
 /// Returns whether a turn may exceed a limit of the day's cost together with what other turns hold of it. The only turn with

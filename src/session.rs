@@ -346,8 +346,12 @@ impl Session {
         let reported = change.state.account.reported;
         let was_reported = std::mem::replace(&mut *self.state.borrow_mut(), change.state).account.reported;
         if reported != was_reported {
-            // The commit has succeeded, so a failure here only makes a report due.
-            self.unreported.set(usage::first_due(self.store.as_ref(), reported).unwrap_or(Some(now)));
+            let first_due = match reported >= seq {
+                true => None,
+                // The commit has succeeded, so a failure here only makes a report due.
+                false => usage::first_due(self.store.as_ref(), reported).unwrap_or(Some(now)),
+            };
+            self.unreported.set(first_due);
         } else if self.unreported.get().is_none() && records.iter().any(|record| is_due(record)) {
             self.unreported.set(Some(now));
         }

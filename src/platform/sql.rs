@@ -152,6 +152,25 @@ impl<'a> Statement<'a> {
     }
 }
 
+/// Maximum number of parameters of a statement of an object.
+const MAX_PARAMETERS: usize = 100;
+
+/// Returns the statements that insert rows of `N` columns. `insert` is their start, up to the names of the columns.
+fn insert_rows<'a, const N: usize>(insert: &str, rows: Vec<[Value<'a>; N]>) -> Vec<Statement<'a>> {
+    let row = format!("({})", ["?"; N].join(", "));
+    let mut rows = rows.into_iter().peekable();
+    std::iter::from_fn(|| {
+        rows.peek()?;
+        let some: Vec<[Value<'a>; N]> = rows.by_ref().take(MAX_PARAMETERS / N).collect();
+        let values = vec![row.as_str(); some.len()].join(", ");
+        Some(Statement::new(
+            format!("{insert} VALUES {values}"),
+            some.into_iter().flatten().collect::<Vec<_>>(),
+        ))
+    })
+    .collect()
+}
+
 /// The rows that a statement returned.
 ///
 /// ```

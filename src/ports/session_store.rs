@@ -1,6 +1,7 @@
 //! The storage of one session. Calls are synchronous, so that a check and the following write are atomic.
 
 use crate::types::{Problem, TurnId};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// A failed storage operation, with the store's message.
@@ -225,6 +226,16 @@ pub trait SessionStore {
     /// # Errors
     /// The store failed.
     fn get(&self, key: &str) -> Result<Option<String>, StoreError>;
+
+    /// Reads the documents with these keys, by key. A store should do so in one query.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn get_all(&self, keys: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
+        let found =
+            keys.iter().filter_map(|key| Some(self.get(key).transpose()?.map(|json| (key.clone(), json))));
+        found.collect()
+    }
 
     /// Reads all documents whose key starts with `prefix`, sorted by key.
     ///

@@ -349,7 +349,9 @@ impl SessionKernel {
                     false => Some(due.max(not_before)),
                 }
             });
-        waiting.chain(watchdog).min()
+        // Also while the session is being listed for the first time: a later look would arm the alarm a second time.
+        let long = runs_long_from(durable.state).filter(|at| *at > now);
+        waiting.chain(watchdog).chain(long).min()
     }
 
     fn apply(&mut self, input: Input, now: Timestamp) {

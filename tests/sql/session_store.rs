@@ -121,6 +121,8 @@ proptest! {
             assert!(sqlite.list("state").unwrap() == memory.list("state").unwrap(), "documents");
             assert_eq!(sqlite.keys("state", "state/b", 2), memory.keys("state", "state/b", 2));
             assert!(sqlite.get(ACTIVITY).unwrap() == memory.get(ACTIVITY).unwrap(), "document");
+            let keys = [KEYS[2], "none", KEYS[0]].map(str::to_owned);
+            assert!(sqlite.get_all(&keys).unwrap() == memory.get_all(&keys).unwrap(), "some documents");
             if number % 8 == 0 {
                 assert!(paged(&sqlite, some) == paged(&memory, some), "records");
             }

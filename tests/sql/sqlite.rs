@@ -302,7 +302,11 @@ impl ObjectSql for ObjectSqlite {
     }
 
     fn execute(&self, sql: &str, args: &[Value<'_>]) -> Result<(), StoreError> {
-        self.query(sql, args).map(drop)
+        // A statement of its own is a transaction.
+        match self.fails.get() && self.connection.is_autocommit() {
+            true => Err(StoreError("switched to fail".into())),
+            false => self.query(sql, args).map(drop),
+        }
     }
 
     fn transaction(&self, work: &mut dyn FnMut() -> Result<(), StoreError>) -> Result<(), StoreError> {

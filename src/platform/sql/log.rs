@@ -9,7 +9,7 @@
 
 mod read;
 
-use super::{ObjectSql, Row, Value};
+use super::{ObjectSql, Row, Statement, Value, insert_rows};
 use crate::ports::{StoreError, session_store::StoredRecord};
 pub(super) use read::{last_seq, read};
 
@@ -26,9 +26,6 @@ const PIECE: usize = 1_000_000;
 /// Maximum length of the text in a row that holds several records, and in the tail, in bytes. Small, because reading one
 /// of them reads the row, and each commit rewrites the tail.
 const ROW_OF_SEVERAL: usize = 32_000;
-
-/// Number of rows that one statement inserts. A statement may have 100 parameters.
-const ROWS_PER_INSERT: usize = 20;
 
 /// The entry in `turn` of a record that belongs to no turn.
 const NO_TURN: &str = "-";
@@ -83,9 +80,9 @@ impl LogRow {
     }
 
     /// Returns the values of the columns `log_seq`, `log_kind`, `log_turn` and `log_json`.
-    pub(super) fn values(&self) -> [Value<'_>; 4] {
+    pub(super) fn into_values(self) -> [Value<'static>; 4] {
         let Self { seq, kinds, turns, json } = self;
-        [(*seq).into(), kinds.as_str().into(), turns.as_str().into(), json.as_str().into()]
+        [seq.into(), kinds.into(), turns.into(), json.into()]
     }
 }
 
@@ -101,51 +98,61 @@ pub(super) enum TailChange {
     Replace(Option<LogRow>),
 }
 
-/// Appends records: to the tail, if they fit and the commit writes its document, or else to the table. Returns what the
-/// commit must do to the tail.
+/// How a commit changes the log.
+pub(super) struct LogChange {
+    /// The first statements of the commit.
+    pub(super) statements: Vec<Statement<'static>>,
+    /// What the statement that writes the tail's document does to the tail.
+    pub(super) tail: TailChange,
+    /// Length of the tail after the commit, in bytes.
+    pub(super) tail_bytes: usize,
+}
+
+/// Returns the length of the tail in bytes; 0 if there is none.
 ///
 /// # Errors
 /// The database failed.
-pub(super) fn append(
-    db: &impl ObjectSql,
-    records: &[StoredRecord],
-    writes_document: bool,
-) -> Result<TailChange, StoreError> {
-    if records.is_empty() {
-        return Ok(TailChange::Append(None));
-    }
+pub(super) fn tail_bytes(db: &impl ObjectSql) -> Result<usize, StoreError> {
     let tail = db.query(&format!("SELECT octet_length(log_json) FROM document WHERE {HAS_TAIL}"), &[])?;
-    let tail = tail.first().map_or(0, |row| usize::try_from(row.number(0)).unwrap_or(usize::MAX));
+    Ok(tail.first().map_or(0, |row| usize::try_from(row.number(0)).unwrap_or(usize::MAX)))
+}
+
+/// Appends records: to the tail, which has `tail_bytes`, if they fit and the commit writes its document, or else to the
+/// table.
+pub(super) fn append(records: &[StoredRecord], tail_bytes: usize, writes_document: bool) -> LogChange {
+    let mut statements = Vec::new();
+    if records.is_empty() {
+        return LogChange { statements, tail: TailChange::Append(None), tail_bytes };
+    }
     let added: usize = records.iter().map(|record| record.json.len() + 1).sum();
     let fits = writes_document && added <= ROW_OF_SEVERAL;
-    if fits && tail.saturating_add(added) <= ROW_OF_SEVERAL {
-        return Ok(TailChange::Append(LogRow::joined(records)));
+    if fits && tail_bytes.saturating_add(added) <= ROW_OF_SEVERAL {
+        // A line break precedes each record but the first of the tail.
+        let tail_bytes = (tail_bytes + added).saturating_sub(usize::from(tail_bytes == 0));
+        return LogChange { statements, tail: TailChange::Append(LogRow::joined(records)), tail_bytes };
     }
-    match (tail > 0, writes_document) {
-        (true, true) => copy_tail(db)?,
-        (true, false) => empty_tail(db)?,
-        (false, _) => {}
+    if tail_bytes > 0 {
+        statements.push(copy_tail());
     }
     if fits {
-        return Ok(TailChange::Replace(LogRow::joined(records)));
+        return LogChange {
+            statements,
+            tail: TailChange::Replace(LogRow::joined(records)),
+            tail_bytes: added - 1,
+        };
     }
-    insert(db, &rows(records))?;
-    Ok(TailChange::Replace(None))
+    if tail_bytes > 0 && !writes_document {
+        let nothing = "log_seq = NULL, log_kind = NULL, log_turn = NULL, log_json = NULL";
+        statements.push(Statement::new(format!("UPDATE document SET {nothing} WHERE {HAS_TAIL}"), []));
+    }
+    statements.extend(insert_rows("INSERT INTO log (seq, part, kind, turn, json)", values(rows(records))));
+    LogChange { statements, tail: TailChange::Replace(None), tail_bytes: 0 }
 }
 
-/// Moves the tail to the table.
-///
-/// # Errors
-/// The database failed.
-pub(super) fn empty_tail(db: &impl ObjectSql) -> Result<(), StoreError> {
-    copy_tail(db)?;
-    let nothing = "UPDATE document SET log_seq = NULL, log_kind = NULL, log_turn = NULL, log_json = NULL";
-    db.execute(&format!("{nothing} WHERE {HAS_TAIL}"), &[])
-}
-
-fn copy_tail(db: &impl ObjectSql) -> Result<(), StoreError> {
+/// Returns the statement that copies the tail to the table.
+pub(super) fn copy_tail() -> Statement<'static> {
     let columns = "seq, part, kind, turn, json";
-    db.execute(&format!("INSERT INTO log ({columns}) SELECT {columns} FROM {}", tail_row()), &[])
+    Statement::new(format!("INSERT INTO log ({columns}) SELECT {columns} FROM {}", tail_row()), [])
 }
 
 /// Joins records to rows of at most [`ROW_OF_SEVERAL`] bytes of text, or one record each.
@@ -160,23 +167,18 @@ fn rows(records: &[StoredRecord]) -> Vec<LogRow> {
     rows
 }
 
-fn insert(db: &impl ObjectSql, rows: &[LogRow]) -> Result<(), StoreError> {
-    let mut values = Vec::new();
-    for row in rows {
-        for (part, piece) in pieces(&row.json).enumerate() {
-            let (kinds, turns) = match part {
-                0 => (row.kinds.as_str().into(), row.turns.as_str().into()),
-                _ => (Value::Null, Value::Null),
-            };
-            values.push([row.seq.into(), (part as u64).into(), kinds, turns, piece.into()]);
+/// Returns the columns `seq`, `part`, `kind`, `turn` and `json` of rows.
+fn values(rows: Vec<LogRow>) -> Vec<[Value<'static>; 5]> {
+    let mut values: Vec<[Value<'static>; 5]> = Vec::new();
+    for LogRow { seq, kinds, turns, json } in rows {
+        // The first part has the lists.
+        let mut lists = [kinds.into(), turns.into()];
+        for (part, piece) in pieces(&json).enumerate() {
+            let [kinds, turns] = std::mem::replace(&mut lists, [Value::Null, Value::Null]);
+            values.push([seq.into(), (part as u64).into(), kinds, turns, piece.to_owned().into()]);
         }
     }
-    for rows in values.chunks(ROWS_PER_INSERT) {
-        let values = vec!["(?, ?, ?, ?, ?)"; rows.len()].join(", ");
-        let insert = format!("INSERT INTO log (seq, part, kind, turn, json) VALUES {values}");
-        db.execute(&insert, rows.as_flattened())?;
-    }
-    Ok(())
+    values
 }
 
 /// Splits text into at least one piece of at most a million bytes. A piece that is not the last is at most

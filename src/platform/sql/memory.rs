@@ -164,8 +164,13 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         let mut added = 0;
         for load in add::loads(entries)? {
+            // Most often the collection exists, so it is only created when nothing was added without.
             let results = self.batch(collection, &load.statements(collection, &self.limits)).await?;
-            let new = add::count(&results)?;
+            let mut new = add::count(&results, 0)?;
+            if new == 0 {
+                let statements = load.statements_with_collection(collection, &self.limits);
+                new = add::count(&self.batch(collection, &statements).await?, 1)?;
+            }
             if new == 0 {
                 self.check_refusal(collection, &load).await?;
             }

@@ -1,14 +1,14 @@
 //! The store of a session in the SQLite of its object: the log and the documents.
 
 use super::{
-    ObjectSql, Row, Value,
-    log::{self, LogRow, TailChange, pieces},
+    MAX_PARAMETERS, ObjectSql, Row, Statement, Value, insert_rows,
+    log::{self, LogChange, LogRow, TailChange, pieces},
 };
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{ACTIVITY, Batch, Page, Select},
 };
-use std::cell::Cell;
+use std::{cell::Cell, collections::BTreeMap};
 
 /// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
 /// not read the old one: `parts` of its first row is the number of valid rows. The columns `log_…` are the tail of the
@@ -23,7 +23,9 @@ CREATE TABLE document (
 /// The columns that tables of earlier versions lack. The last one shows that all exist.
 const ADDED_COLUMNS: [&str; 4] = ["log_kind TEXT", "log_turn TEXT", "log_json TEXT", "log_seq INTEGER"];
 
-const PUT: &str = "INSERT OR REPLACE INTO document (key, part, parts, json) VALUES (?, ?, ?, ?)";
+const DELETE: &str = "DELETE FROM document WHERE key = ?";
+
+const PUT: &str = "INSERT OR REPLACE INTO document (key, part, parts, json)";
 
 /// Writes a document and replaces the tail.
 const PUT_WITH_TAIL: &str = "INSERT OR REPLACE INTO document \
@@ -44,17 +46,40 @@ const PUT_AND_APPEND: &str = "INSERT INTO document \
 pub struct SqlSessionStore<D> {
     db: D,
     ready: Cell<bool>,
+    /// Length of the log's tail in bytes, if known. Nothing else writes to the database.
+    tail_bytes: Cell<Option<usize>>,
 }
 
 impl<D: ObjectSql> SqlSessionStore<D> {
     /// Creates a store. Nothing is written before a session is created.
     pub fn new(db: D) -> Self {
-        Self { db, ready: Cell::new(false) }
+        Self { db, ready: Cell::new(false), tail_bytes: Cell::new(None) }
     }
 
     /// Returns the database.
     pub fn database(&self) -> &D {
         &self.db
+    }
+
+    /// Returns the documents whose keys meet a condition, sorted by key.
+    fn documents(&self, condition: &str, args: &[Value<'_>]) -> Result<Vec<(String, String)>, StoreError> {
+        if !self.exists()? {
+            return Ok(Vec::new());
+        }
+        let query =
+            format!("SELECT key, json, part, parts FROM document WHERE {condition} ORDER BY key, part");
+        let mut found: Vec<(String, String)> = Vec::new();
+        let mut parts = 0;
+        for row in self.db.query(&query, args)? {
+            let (json, part) = (row.text(1).unwrap_or_default(), row.number(2));
+            if part == 0 {
+                parts = row.number(3);
+                found.push((row.text(0).unwrap_or_default(), json));
+            } else if let (true, Some((_, whole))) = (part < parts, found.last_mut()) {
+                whole.push_str(&json);
+            }
+        }
+        Ok(found)
     }
 
     fn create(&self) -> Result<(), StoreError> {
@@ -67,35 +92,41 @@ impl<D: ObjectSql> SqlSessionStore<D> {
         columns
             .try_for_each(|column| self.db.execute(&format!("ALTER TABLE document ADD COLUMN {column}"), &[]))
     }
+}
 
-    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
-        if batch.delete.iter().any(|key| key == ACTIVITY) {
-            log::empty_tail(&self.db)?;
-        }
-        let writes_activity = batch.put.iter().any(|(key, _)| key == ACTIVITY);
-        let mut tail = log::append(&self.db, &batch.append, writes_activity)?;
-        for key in &batch.delete {
-            self.db.execute("DELETE FROM document WHERE key = ?", &[key.as_str().into()])?;
-        }
-        for (key, json) in &batch.put {
-            let parts = pieces(json).count() as u64;
-            for (part, piece) in pieces(json).enumerate() {
-                let mut args = vec![key.as_str().into(), (part as u64).into(), parts.into(), piece.into()];
-                if key != ACTIVITY || part > 0 {
-                    self.db.execute(PUT, &args)?;
-                    continue;
-                }
-                let (statement, row) = match &tail {
-                    TailChange::Append(row) => (PUT_AND_APPEND, row),
-                    TailChange::Replace(row) => (PUT_WITH_TAIL, row),
-                };
-                args.extend(row.as_ref().map_or([const { Value::Null }; 4], LogRow::values));
-                self.db.execute(statement, &args)?;
-                tail = TailChange::Append(None);
-            }
-        }
-        Ok(())
+/// Returns the statements of a commit, and the length of the log's tail after it.
+fn statements(batch: &Batch, mut tail_bytes: usize) -> (Vec<Statement<'_>>, usize) {
+    let mut statements = Vec::new();
+    if tail_bytes > 0 && batch.delete.iter().any(|key| key == ACTIVITY) {
+        statements.push(log::copy_tail());
+        tail_bytes = 0;
     }
+    let (activity, others): (Vec<_>, Vec<_>) = batch.put.iter().partition(|(key, _)| key == ACTIVITY);
+    let LogChange { statements: log, tail, tail_bytes } =
+        log::append(&batch.append, tail_bytes, !activity.is_empty());
+    statements.extend(log);
+    let deleted = batch.delete.iter().map(|key| Statement::new(DELETE, [key.as_str().into()]));
+    statements.extend(deleted);
+    let mut activity = activity.last().into_iter().flat_map(|document| rows(document));
+    if let Some(first) = activity.next() {
+        let (statement, records) = match tail {
+            TailChange::Append(records) => (PUT_AND_APPEND, records),
+            TailChange::Replace(records) => (PUT_WITH_TAIL, records),
+        };
+        let records = records.map_or([const { Value::Null }; 4], LogRow::into_values);
+        statements.push(Statement::new(statement, first.into_iter().chain(records).collect::<Vec<_>>()));
+    }
+    let rows = activity.chain(others.into_iter().flat_map(rows)).collect();
+    statements.extend(insert_rows(PUT, rows));
+    (statements, tail_bytes)
+}
+
+/// Returns the columns `key`, `part`, `parts` and `json` of the rows of a document.
+fn rows((key, json): &(String, String)) -> impl Iterator<Item = [Value<'_>; 4]> {
+    let parts = pieces(json).count() as u64;
+    (0..)
+        .zip(pieces(json))
+        .map(move |(part, piece)| [key.as_str().into(), Value::Number(part), parts.into(), piece.into()])
 }
 
 impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
@@ -113,13 +144,25 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
         let exists = self.exists()?;
-        self.db.transaction(&mut || {
-            if !exists {
-                self.create()?;
-            }
-            self.apply(&batch)
-        })?;
+        let known = self.tail_bytes.take();
+        let before = match known {
+            Some(bytes) => bytes,
+            None if exists => log::tail_bytes(&self.db)?,
+            None => 0,
+        };
+        let (statements, tail_bytes) = statements(&batch, before);
+        match statements.as_slice() {
+            // One statement is a transaction of its own.
+            [one] if exists => self.db.execute(&one.sql, &one.args)?,
+            all => self.db.transaction(&mut || {
+                if !exists {
+                    self.create()?;
+                }
+                all.iter().try_for_each(|Statement { sql, args }| self.db.execute(sql, args))
+            })?,
+        }
         self.ready.set(true);
+        self.tail_bytes.set(Some(tail_bytes));
         Ok(())
     }
 
@@ -132,35 +175,22 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
-        if !self.exists()? {
-            return Ok(None);
+        Ok(self.documents("key = ?", &[key.into()])?.pop().map(|(_, json)| json))
+    }
+
+    fn get_all(&self, keys: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
+        let mut found = BTreeMap::new();
+        for keys in keys.chunks(MAX_PARAMETERS) {
+            let condition = format!("key IN ({})", vec!["?"; keys.len()].join(", "));
+            let args: Vec<Value<'_>> = keys.iter().map(|key| key.as_str().into()).collect();
+            found.extend(self.documents(&condition, &args)?);
         }
-        let query = "SELECT json, parts FROM document WHERE key = ? ORDER BY part";
-        let rows = self.db.query(query, &[key.into()])?;
-        let Some(first) = rows.first() else { return Ok(None) };
-        let parts = usize::try_from(first.number(1)).unwrap_or(usize::MAX);
-        Ok(Some(rows.iter().take(parts).filter_map(|row| row.text(0)).collect()))
+        Ok(found)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
-        if !self.exists()? {
-            return Ok(Vec::new());
-        }
         // A range of the primary key, so that only matching rows are read.
-        let query =
-            "SELECT key, json, part, parts FROM document WHERE key >= ? AND key < ? ORDER BY key, part";
-        let mut found: Vec<(String, String)> = Vec::new();
-        let mut parts = 0;
-        for row in self.db.query(query, &[prefix.into(), format!("{prefix}{}", char::MAX).into()])? {
-            let (json, part) = (row.text(1).unwrap_or_default(), row.number(2));
-            if part == 0 {
-                parts = row.number(3);
-                found.push((row.text(0).unwrap_or_default(), json));
-            } else if let (true, Some((_, whole))) = (part < parts, found.last_mut()) {
-                whole.push_str(&json);
-            }
-        }
-        Ok(found)
+        self.documents("key >= ? AND key < ?", &[prefix.into(), format!("{prefix}{}", char::MAX).into()])
     }
 
     fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
@@ -181,6 +211,7 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
                 self.db.execute("DROP TABLE document", &[])
             })?;
             self.ready.set(false);
+            self.tail_bytes.set(None);
         }
         Ok(())
     }

@@ -558,6 +558,19 @@ fn each_failure_increases_the_delay_of_a_job() {
 }
 
 #[test]
+fn the_first_turn_of_a_session_arms_the_alarm_once() {
+    let mut world = World::new();
+    // The first message creates the session and starts the turn in one commit.
+    (world.kernel, world.alarm, world.running) = (kernel(), None, BTreeSet::new());
+    world.act(Act::Post);
+    assert_eq!(world.alarm, Some(START + LONG_TURN));
+    while let Some(job) = world.running.first().cloned() {
+        world.job_ends(job, true);
+        assert_eq!(world.alarm, Some(START + LONG_TURN));
+    }
+}
+
+#[test]
 fn a_request_tries_again_to_start_a_queued_message() {
     let mut world = World::new();
     world.activity().queue.push("t1".into());

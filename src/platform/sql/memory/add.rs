@@ -80,7 +80,8 @@ impl Load {
         Ok(storage::refused_memory(limits, COLLECTION, named(collection), &sizes)?)
     }
 
-    /// Returns the statements of the transaction.
+    /// Returns the statements of the transaction. The first one inserts the entries. They add nothing if the collection does
+    /// not exist.
     pub(super) fn statements<'a>(
         &self,
         collection: &'a Collection,
@@ -89,7 +90,6 @@ impl Load {
         let list = |items: &[String]| format!("[{}]", items.join(",")).into();
         let with = |argument| named(collection).into_iter().chain([argument]).collect::<Vec<_>>();
         let mut statements = vec![
-            Statement::new(INSERT_COLLECTION, named(collection)),
             Statement::new(insert_entries(limits), with(list(&self.entries))),
             Statement::new(insert_terms(), with(list(&self.terms))),
             Statement::new(count_groups(), named(collection)),
@@ -98,8 +98,22 @@ impl Load {
         if collection.kind == CollectionKind::Facts && self.logs {
             statements.push(Statement::new(make_dirty(), named(collection)));
         }
-        statements.push(Statement::new(remove_new_collection(), named(collection)));
         statements.push(Statement::new(move_serial(), named(collection)));
+        statements
+    }
+
+    /// Returns the statements of a transaction that also creates the collection, unless its entries are refused. The second
+    /// one inserts the entries.
+    pub(super) fn statements_with_collection<'a>(
+        &self,
+        collection: &'a Collection,
+        limits: &StorageLimits,
+    ) -> Vec<Statement<'a>> {
+        let mut statements = self.statements(collection, limits);
+        statements.insert(0, Statement::new(INSERT_COLLECTION, named(collection)));
+        // Before the serial number moves.
+        let last = statements.len() - 1;
+        statements.insert(last, Statement::new(remove_new_collection(), named(collection)));
         statements
     }
 }
@@ -109,9 +123,9 @@ struct Added {
     part: f64,
 }
 
-/// Returns the number of entries that the transaction added.
-pub(super) fn count(results: &[impl Rows]) -> MemoryResult<usize> {
-    let added: Vec<Added> = read(results, 1)?;
+/// Returns the number of entries that the transaction added. `insert` is the index of the statement that inserts them.
+pub(super) fn count(results: &[impl Rows], insert: usize) -> MemoryResult<usize> {
+    let added: Vec<Added> = read(results, insert)?;
     Ok(added.iter().filter(|row| row.part == 0.0).count())
 }
 
@@ -134,7 +148,8 @@ fn insert_entries(limits: &StorageLimits) -> String {
            value ->> 1 AS key, value ->> 2 AS part, value ->> 3 AS source, value ->> 4 AS grp, \
            value ->> 5 AS session, value ->> 6 AS at, value ->> 7 AS speaker, value ->> 8 AS length, \
            value ->> 9 AS text FROM json_each(?5) AS j), \
-         fresh AS (SELECT * FROM given WHERE NOT EXISTS (SELECT 1 FROM memory_entries AS old \
+         fresh AS (SELECT * FROM given WHERE collection IS NOT NULL \
+           AND NOT EXISTS (SELECT 1 FROM memory_entries AS old \
            WHERE old.collection = given.collection AND old.key = given.key AND old.part = 0)) \
          SELECT collection, (SELECT last FROM memory_serial) + row_number() OVER (ORDER BY row), key, part, \
            source, grp, coalesce((SELECT next FROM memory_groups AS g \
