@@ -44,7 +44,7 @@ pub use credentials::Credentials;
 pub use directory::Directory;
 pub use eraser::{PeerError, SessionEraser};
 pub use filesystem::{FileError, FileTable, Filesystem};
-pub use http::{Ai, Http, HttpError, HttpRequest, HttpResponse};
+pub use http::{Ai, Http, HttpError, HttpRequest, HttpResponse, ReadAhead};
 pub use inbox::{Inbox, InboxError};
 pub use ledger::{Ledger, LedgerError};
 pub use log::Log;

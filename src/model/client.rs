@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ports::{
-        Ai, Clock, Http, HttpError, HttpResponse, Model,
+        Ai, Clock, Http, HttpError, HttpRequest, HttpResponse, Model, ReadAhead,
         event_stream::{EventTooLarge, MAX_EVENT, OnEvent, Splitter},
     },
     types::{ModelError, ModelErrorKind, ModelEvent, ModelRequest},
@@ -54,6 +54,8 @@ impl Model for HttpModel {
         let encoded = self.wire.encode(&self.endpoint, &request);
         let (http, clock) = (self.http.clone(), self.clock.clone());
         let permit = request.media.permit.clone();
+        let read_ahead = ReadAhead::default();
+        let encoded = encoded.map(|request| HttpRequest { read_ahead: Some(read_ahead.clone()), ..request });
         let open = async move {
             let response =
                 http.send(encoded?).await.map_err(|e| connection_error(ModelErrorKind::Network, &e))?;
@@ -65,7 +67,8 @@ impl Model for HttpModel {
                 Err(read_error(response, &*clock).await)
             }
         };
-        stream_response(open.boxed_local(), self.wire.decoder(), &self.clock, &self.errors)
+        let response = Response { open: open.boxed_local(), read_ahead, decoder: self.wire.decoder() };
+        response.stream(&self.clock, &self.errors)
     }
 }
 
@@ -80,12 +83,16 @@ impl Model for AiModel {
     fn stream(&self, request: ModelRequest) -> Events {
         let input = workers_ai::input(&request);
         let (ai, model, permit) = (self.ai.clone(), request.model, request.media.permit.clone());
+        let read_ahead = ReadAhead::default();
+        let own = read_ahead.clone();
         let open = async move {
-            let response = ai.run(&model, input?).await;
+            let response = ai.run(&model, input?, own).await;
             drop(permit);
             response.map_err(|e| classify::binding_error(&e.0))
         };
-        stream_response(open.boxed_local(), Box::<WorkersAi>::default(), &self.clock, &self.errors)
+        let response =
+            Response { open: open.boxed_local(), read_ahead, decoder: Box::<WorkersAi>::default() };
+        response.stream(&self.clock, &self.errors)
     }
 }
 
@@ -162,29 +169,38 @@ pub(super) async fn read_whole(mut body: Body) -> Result<Bytes, ModelError> {
     Ok(whole.into())
 }
 
-fn stream_response(
+/// The response to a request.
+struct Response {
+    /// Sends the request. Completes when the head of the response has arrived.
     open: LocalBoxFuture<'static, Result<Body, ModelError>>,
+    /// Of the request.
+    read_ahead: ReadAhead,
     decoder: Box<dyn Decoder>,
-    clock: &Rc<dyn Clock>,
-    errors: &ErrorFormatter,
-) -> Events {
-    let (clock, errors) = (clock.clone(), errors.clone());
-    // The timeout starts with the first poll, as the request does.
-    let start = async move {
-        let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT);
-        let opened = idle_timer.guard(HEADERS_TIMEOUT, open).await.and_then(|opened| opened);
-        let (decoder, format, ready) = (Some(decoder), BodyFormat::Unknown, VecDeque::new());
-        let mut reader = ResponseReader { body: None, decoder, format, idle_timer, errors, ready };
-        match opened {
-            Ok(body) => reader.body = Some(body),
-            Err(error) => reader.fail(error),
-        }
-        stream::unfold(reader, |mut reader| async move {
-            let event = reader.next().await?;
-            Some((event, reader))
-        })
-    };
-    start.flatten_stream().boxed_local()
+}
+
+impl Response {
+    /// Streams the events of the response.
+    fn stream(self, clock: &Rc<dyn Clock>, errors: &ErrorFormatter) -> Events {
+        let (clock, errors) = (clock.clone(), errors.clone());
+        let Self { open, read_ahead, decoder } = self;
+        // The timeout starts with the first poll, as the request does.
+        let start = async move {
+            let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT);
+            let opened = idle_timer.guard(HEADERS_TIMEOUT, open).await.and_then(|opened| opened);
+            let (decoder, format, ready) = (Some(decoder), BodyFormat::Unknown, VecDeque::new());
+            let mut reader =
+                ResponseReader { body: None, read_ahead, decoder, format, idle_timer, errors, ready };
+            match opened {
+                Ok(body) => reader.body = Some(body),
+                Err(error) => reader.fail(error),
+            }
+            stream::unfold(reader, |mut reader| async move {
+                let event = reader.next().await?;
+                Some((event, reader))
+            })
+        };
+        start.flatten_stream().boxed_local()
+    }
 }
 
 /// The detected format of the body.
@@ -198,6 +214,8 @@ enum BodyFormat {
 /// Reads one response.
 struct ResponseReader {
     body: Option<Body>,
+    /// Starts with the first event that is passed on, because the first token must not wait for others.
+    read_ahead: ReadAhead,
     decoder: Option<Box<dyn Decoder>>,
     format: BodyFormat,
     idle_timer: IdleTimer,
@@ -274,6 +292,9 @@ impl ResponseReader {
         let Some(decoder) = self.decoder.as_mut() else { return };
         let mut out = Vec::new();
         let result = step(&mut self.format, &mut |name, data| decoder.event(name, data, &mut out));
+        if !out.is_empty() {
+            self.read_ahead.start();
+        }
         self.ready.extend(out.into_iter().map(Ok));
         match result {
             Ok(false) => {}

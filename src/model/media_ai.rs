@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     ports::{
-        Ai,
+        Ai, ReadAhead,
         media::{GeneratedFile, ImageRequest, MediaFile, MediaModel, MediaResponse, SpeechRequest},
     },
     types::{ModelError, Usage},
@@ -92,8 +92,8 @@ impl MediaModel for MediaAi {
 impl MediaAi {
     async fn run(&self, model: &str, input: Value) -> Result<Bytes, ModelError> {
         let run = async {
-            let body = self.ai.run(model, input).await.map_err(|error| classify::binding_error(&error.0))?;
-            read_whole(body).await
+            let response = self.ai.run(model, input, ReadAhead::default()).await;
+            read_whole(response.map_err(|error| classify::binding_error(&error.0))?).await
         };
         run.await.map_err(|error| self.errors.format(error))
     }
@@ -112,7 +112,7 @@ fn uncounted<T>(result: T) -> MediaResponse<T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::ports::HttpError;
+    use crate::ports::{HttpError, ReadAhead};
     use futures::{
         FutureExt, StreamExt,
         stream::{self, LocalBoxStream},
@@ -129,6 +129,7 @@ mod tests {
             &self,
             _model: &str,
             input: Value,
+            _: ReadAhead,
         ) -> Result<LocalBoxStream<'static, Result<Bytes, HttpError>>, HttpError> {
             *self.1.borrow_mut() = input;
             Ok(stream::iter([Ok(Bytes::from_static(self.0))]).boxed_local())

@@ -119,7 +119,7 @@ pub(super) fn post(
         ("accept".to_owned(), "text/event-stream".to_owned()),
     ];
     headers.extend(auth.map(|(name, value)| (name.to_owned(), value)));
-    Ok(HttpRequest { method: "POST", url, headers, body: Some(body.into()), read_ahead: true })
+    Ok(HttpRequest { method: "POST", url, headers, body: Some(body.into()), ..HttpRequest::default() })
 }
 
 /// A string that borrows from its event where possible. Serde copies a plain `Option<Cow<str>>`, but borrows

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::LocalBoxStream;
+use std::{cell::Cell, rc::Rc};
 use thiserror::Error;
 
 /// An outbound request.
@@ -16,8 +17,25 @@ pub struct HttpRequest {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<Bytes>,
-    /// Whether the response may be read ahead without a limit. Only for servers that the operator has chosen.
-    pub read_ahead: bool,
+    /// When the response may be read ahead; `None` for never.
+    pub read_ahead: Option<ReadAhead>,
+}
+
+/// Lets the platform read a stream ahead, and deliver together what arrives within some milliseconds, once the caller has
+/// what must not wait. Nothing limits how much is read ahead, so it is only for servers that the operator has chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadAhead(Rc<Cell<bool>>);
+
+impl ReadAhead {
+    /// Lets the platform read ahead from now on.
+    pub fn start(&self) {
+        self.0.set(true);
+    }
+
+    /// Returns whether the platform may read ahead.
+    pub fn has_started(&self) -> bool {
+        self.0.get()
+    }
 }
 
 /// A response whose body is streamed. Dropping it closes the connection.
@@ -66,12 +84,13 @@ pub trait Http {
 /// The platform's model binding (Workers AI).
 ///
 /// ```
-/// # use edge_harness::ports::{Ai, HttpError};
+/// # use edge_harness::ports::{Ai, HttpError, ReadAhead};
 /// # use futures::TryStreamExt;
 /// /// Returns the size of the response to a prompt.
 /// async fn size(ai: &dyn Ai) -> Result<usize, HttpError> {
 ///     let input = serde_json::json!({"prompt": "Hello", "stream": true});
-///     let pieces: Vec<_> = ai.run("@cf/meta/llama-3.1-8b-instruct", input).await?.try_collect().await?;
+///     let response = ai.run("@cf/meta/llama-3.1-8b-instruct", input, ReadAhead::default());
+///     let pieces: Vec<_> = response.await?.try_collect().await?;
 ///     Ok(pieces.iter().map(|piece| piece.len()).sum())
 /// }
 /// ```
@@ -85,5 +104,6 @@ pub trait Ai {
         &self,
         model: &str,
         input: serde_json::Value,
+        read_ahead: ReadAhead,
     ) -> Result<LocalBoxStream<'static, Result<Bytes, HttpError>>, HttpError>;
 }

@@ -32,6 +32,19 @@ fn pieces_of_one_chunk_are_ready_together_and_text_is_merged() {
 }
 
 #[test]
+fn the_stream_is_read_ahead_once_there_is_something_to_show() {
+    let role = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    for (script, has_started) in [(vec![bytes(role)], false), (vec![bytes(role), bytes(HI)], true)] {
+        let rig = rig(&OpenAi, 200, Some(script.into_iter().chain([BodyStep::Hang]).collect()));
+        let mut stream = rig.model.stream(ModelRequest::default());
+        // The fake clock lets a silent stream time out at once.
+        assert_eq!(block_on(stream.next()).unwrap().is_ok(), has_started);
+        let request = &rig.http.seen.borrow()[0];
+        assert_eq!(request.read_ahead.as_ref().map(ReadAhead::has_started), Some(has_started));
+    }
+}
+
+#[test]
 fn error_messages_are_redacted_and_truncated() {
     let body = format!("{{\"error\":{{\"message\":\"bad key sk-secret {}\"}}}}", "x".repeat(600));
     let error = fail(401, Some(vec![bytes(&body)]));

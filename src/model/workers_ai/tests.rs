@@ -6,7 +6,7 @@ use crate::{
         client::{AiModel, ErrorFormatter},
         testkit::*,
     },
-    ports::{Ai, HttpError},
+    ports::{Ai, HttpError, ReadAhead},
     types::{Part, Role},
 };
 use async_trait::async_trait;
@@ -32,6 +32,7 @@ impl Ai for FakeAi {
         &self,
         model: &str,
         _: Value,
+        _: ReadAhead,
     ) -> Result<LocalBoxStream<'static, Result<Bytes, HttpError>>, HttpError> {
         assert_eq!(model, "@cf/x");
         let chunks = self.0.clone().map_err(|e| HttpError(e.into()))?;

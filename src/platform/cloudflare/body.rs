@@ -1,7 +1,7 @@
 //! Reads bodies piece by piece; see `streams.js`.
 
 use super::exception::thrown;
-use crate::ports::http::HttpError;
+use crate::ports::{HttpError, ReadAhead};
 use bytes::Bytes;
 use std::{
     cell::RefCell,
@@ -28,6 +28,8 @@ extern "C" {
     ) -> Result<Source, JsValue>;
     #[wasm_bindgen(method)]
     fn resume(this: &Source);
+    #[wasm_bindgen(method, setter, js_name = mayReadAhead)]
+    fn set_may_read_ahead(this: &Source, may: bool);
     #[wasm_bindgen(method, getter, js_name = isOver)]
     fn is_over(this: &Source) -> bool;
     #[wasm_bindgen(method)]
@@ -42,6 +44,8 @@ extern "C" {
 pub struct BodyStream {
     source: Source,
     inbox: Rc<RefCell<Inbox>>,
+    /// Until reading ahead has started.
+    read_ahead: Option<ReadAhead>,
     /// The source calls them until it is released.
     _deliver: Closure<dyn FnMut(Vec<u8>) -> bool>,
     _end: Closure<dyn FnMut(JsValue)>,
@@ -63,19 +67,19 @@ impl BodyStream {
     /// # Errors
     /// If the stream already has a reader.
     pub fn new(stream: &JsValue) -> Result<Self, HttpError> {
-        Self::start(stream, &JsValue::UNDEFINED)
+        Self::start(stream, &JsValue::UNDEFINED, None)
     }
 
-    /// Starts reading a model's stream. After the first chunks, those that arrive within some milliseconds are one piece, and
-    /// nothing limits how much is read ahead. When the stream is dropped, `signal` must be aborted.
+    /// Starts reading a stream that is read ahead once `read_ahead` has started. When the stream is dropped, `signal` must
+    /// be aborted.
     ///
     /// # Errors
     /// As for [`BodyStream::new`].
-    pub fn ahead(stream: &JsValue, signal: &AbortSignal) -> Result<Self, HttpError> {
-        Self::start(stream, signal)
+    pub fn ahead(stream: &JsValue, signal: &AbortSignal, read_ahead: ReadAhead) -> Result<Self, HttpError> {
+        Self::start(stream, signal, Some(read_ahead))
     }
 
-    fn start(stream: &JsValue, signal: &JsValue) -> Result<Self, HttpError> {
+    fn start(stream: &JsValue, signal: &JsValue, read_ahead: Option<ReadAhead>) -> Result<Self, HttpError> {
         let inbox = Rc::<RefCell<Inbox>>::default();
         // The closures only change the inbox, which a panic leaves complete.
         let own = AssertUnwindSafe(Rc::clone(&inbox));
@@ -89,7 +93,7 @@ impl BodyStream {
             change(&own, |inbox| (inbox.is_over, inbox.error) = (true, error));
         });
         let source = Source::new(stream, signal, &deliver, &end).map_err(refused)?;
-        Ok(Self { source, inbox, _deliver: deliver, _end: end })
+        Ok(Self { source, inbox, read_ahead, _deliver: deliver, _end: end })
     }
 
     /// Returns whether the body has arrived completely, even if not all of it was taken.
@@ -124,7 +128,10 @@ fn change(inbox: &RefCell<Inbox>, change: impl FnOnce(&mut Inbox)) {
 impl futures::Stream for BodyStream {
     type Item = Result<Bytes, HttpError>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.read_ahead.take_if(|own| own.has_started()).is_some() {
+            self.source.set_may_read_ahead(true);
+        }
         let mut inbox = self.inbox.borrow_mut();
         if !inbox.bytes.is_empty() {
             if std::mem::take(&mut inbox.is_paused) {

@@ -1,7 +1,7 @@
 //! Outbound HTTP, and the Workers AI binding.
 
 use super::{body::BodyStream, exception};
-use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
+use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse, ReadAhead};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream::LocalBoxStream};
@@ -70,8 +70,8 @@ impl Http for WorkerHttp {
         let body = match response.body() {
             Some(stream) => {
                 let pieces = match request.read_ahead {
-                    true => BodyStream::ahead(&stream, &signal)?,
-                    false => BodyStream::new(&stream)?,
+                    Some(read_ahead) => BodyStream::ahead(&stream, &signal, read_ahead)?,
+                    None => BodyStream::new(&stream)?,
                 };
                 ResponseBody { pieces, abort }.boxed_local()
             }
@@ -127,6 +127,7 @@ impl Ai for WorkerAi {
         &self,
         model: &str,
         input: serde_json::Value,
+        read_ahead: ReadAhead,
     ) -> Result<LocalBoxStream<'static, Result<Bytes, HttpError>>, HttpError> {
         // Through JSON text, because serde would create a JS `Map` for each object.
         let input = JSON::parse(&input.to_string()).map_err(thrown)?;
@@ -134,7 +135,7 @@ impl Ai for WorkerAi {
         match output.dyn_into::<web_sys::ReadableStream>() {
             Ok(stream) => {
                 let controller = AbortController::default();
-                let pieces = BodyStream::ahead(&stream, &controller.signal())?;
+                let pieces = BodyStream::ahead(&stream, &controller.signal(), read_ahead)?;
                 Ok(ResponseBody { pieces, abort: Abort(Some(controller)) }.boxed_local())
             }
             // A model that does not stream returns an object.

@@ -6,8 +6,6 @@
  * grow steadily.
  */
 const WINDOW = 25;
-/** How many chunks of a model are delivered as they come: up to the first token, a provider sends a few without text. */
-const PROMPT = 4;
 /** Size of the runtime's largest chunk, in bytes: after such a chunk, more is waiting. */
 const FULL_CHUNK = 4096;
 /** Number of unsent bytes at which writing pauses. */
@@ -18,7 +16,7 @@ const HIGH_WATER = 1 << 20;
  * `deliver` returns false, reading pauses until `resume` is called.
  *
  * Each read enters JavaScript, which costs 20 to 30 microseconds of CPU time (measured), and a chunk of a model is a single
- * token. With `signal`, the runtime itself therefore reads on after the first chunks, until the signal is aborted, and each
+ * token. Once the model's first text has arrived, the runtime itself therefore reads on, until `signal` is aborted, and each
  * read after a window returns all that has arrived.
  */
 export class Source {
@@ -28,20 +26,23 @@ export class Source {
     this.signal = signal;
     this.deliver = deliver;
     this.end = end;
+    /** Whether the runtime may read on by itself. The reader of a model's stream sets it. */
+    this.mayReadAhead = false;
     /** Whether all has arrived, even if it is not delivered yet. */
     this.isOver = false;
     this.read();
   }
 
   async read() {
-    let failure;
+    let failure, isAhead = false;
     try {
-      for (let delivered = 1; this.deliver; delivered++) {
+      while (this.deliver) {
         const { done, value } = await this.reader.read();
         if (done || !this.deliver) break;
         if (!this.deliver(value)) await new Promise((resolve) => (this.resume = resolve));
-        if (!this.signal || delivered < PROMPT || !this.deliver) continue;
-        if (delivered === PROMPT) this.readAhead();
+        if (!this.mayReadAhead || !this.deliver) continue;
+        if (!isAhead) this.readAhead();
+        isAhead = true;
         if (value.length < FULL_CHUNK) await this.window();
       }
     } catch (error) {
