@@ -156,7 +156,7 @@ impl TenantLedger {
     /// If a newer version has written the ledger, or the store fails.
     pub fn open(store: Rc<dyn SessionStore>) -> Result<Self, StoreError> {
         let ledger = Self { store };
-        let stored = ledger.documents([key::SCHEMA.into()])?.read::<u32>(key::SCHEMA)?.unwrap_or(1);
+        let stored = ledger.read::<u32>(key::SCHEMA)?.unwrap_or(1);
         if stored > SCHEMA {
             let why = format!("a newer version has written the ledger: {stored} instead of {SCHEMA}");
             return Err(StoreError(why));
@@ -293,7 +293,7 @@ impl TenantLedger {
     pub fn take_requests(&self, wanted: u32, limit: u32, now: Timestamp) -> Result<RequestBlock, StoreError> {
         let minute = crate::types::time::millis(MINUTE);
         let ends_at = Timestamp((now.0 / minute).saturating_add(1).saturating_mul(minute));
-        let stored: Option<Requests> = self.documents([key::REQUESTS.into()])?.read(key::REQUESTS)?;
+        let stored: Option<Requests> = self.read(key::REQUESTS)?;
         let taken = stored.filter(|own| own.ends_at == ends_at).map_or(0, |own| own.taken);
         let granted = wanted.min(limit.saturating_sub(taken));
         if granted > 0 {
@@ -404,7 +404,7 @@ impl TenantLedger {
         let today = Day::of(now);
         changes.put.push(put(&key::erased_session(today, session), &true)?);
         let first = key::erased(today);
-        if self.documents([first.clone()])?.read::<IgnoredAny>(&first)?.is_some() {
+        if self.read::<IgnoredAny>(&first)?.is_some() {
             return Ok(());
         }
         // The first one of the day, so that those of earlier days are read once.
@@ -436,16 +436,29 @@ impl TenantLedger {
     /// Reads documents in one call of the store.
     fn documents(&self, keys: impl IntoIterator<Item = String>) -> Result<Documents, StoreError> {
         let keys: Vec<String> = keys.into_iter().collect();
-        self.store.get_all(&keys).map(Documents)
+        let mut found = self.store.get_all(&keys)?;
+        let documents = keys.into_iter().map(|key| {
+            let json = found.remove(&key);
+            (key, json)
+        });
+        Ok(Documents(documents.collect()))
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        self.documents([key.to_owned()])?.read(key)
     }
 }
 
-/// Documents of the ledger, by key.
-struct Documents(BTreeMap<String, String>);
+/// Documents of the ledger, by key; `None` for those that do not exist.
+struct Documents(BTreeMap<String, Option<String>>);
 
 impl Documents {
     fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        self.0.get(key).map(|json| decode(json)).transpose()
+        match self.0.get(key) {
+            Some(json) => json.as_deref().map(decode).transpose(),
+            // It may exist. Sums would start again from zero.
+            None => Err(StoreError(format!("the document {key:?} was not read"))),
+        }
     }
 
     /// Returns the slots that have not ended.

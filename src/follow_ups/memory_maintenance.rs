@@ -2,11 +2,10 @@
 //! one.
 
 use crate::agent::{
-    FollowUp, RuntimeContext, Tool,
+    FollowUp,
     follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::Memories;
-use crate::tools::memory::MemorySave;
 use crate::types::{BoxError, EventKind};
 use std::rc::Rc;
 
@@ -25,11 +24,6 @@ impl FollowUp for MemoryMaintenance {
 
     fn runs_after_failure(&self) -> bool {
         false
-    }
-
-    /// A turn leaves facts to consolidate if it has saved some, or if facts will be extracted from it.
-    fn is_due(&self, cx: &RuntimeContext) -> bool {
-        !cx.is_subagent() && (self.0.is_learning() || cx.state.has_called(MemorySave::NAME))
     }
 
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {

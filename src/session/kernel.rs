@@ -22,7 +22,7 @@ use crate::ports::StoreError;
 use crate::types::{
     CallId, ChildKey, ChildStatus, ListedCall, SessionId, SessionState, Timestamp, TurnState,
 };
-use obligations::Obligation;
+use obligations::{Obligation, listed_as_running_at};
 pub use obligations::{holds_slot, runs_long_from, wakes, works};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -349,9 +349,9 @@ impl SessionKernel {
                     false => Some(due.max(not_before)),
                 }
             });
-        // Also while the session is being listed for the first time: a later look would arm the alarm a second time.
-        let long = runs_long_from(durable.state).filter(|at| *at > now);
-        waiting.chain(watchdog).chain(long).min()
+        // Even while its entry is being written: afterwards, the alarm would have to be armed again.
+        let listing = listed_as_running_at(durable.state).filter(|at| *at > now);
+        waiting.chain(watchdog).chain(listing).min()
     }
 
     fn apply(&mut self, input: Input, now: Timestamp) {

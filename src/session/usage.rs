@@ -11,17 +11,9 @@ use std::collections::BTreeMap;
 
 /// The kinds of records after which a report is due.
 pub(super) const DUE: &[&str] = &["turn.completed", "turn.failed", "turn.canceled", "usage.other"];
-/// The kinds of records that a report counts, and those of decisions.
-const COUNTED: &[&str] = &[
-    "turn.started",
-    "usage.updated",
-    "turn.completed",
-    "turn.failed",
-    "turn.canceled",
-    "usage.other",
-    audit::DECISIONS[0],
-    audit::DECISIONS[1],
-];
+/// The kinds of records that a report counts.
+const COUNTED: [&str; 6] =
+    ["turn.started", "usage.updated", "turn.completed", "turn.failed", "turn.canceled", "usage.other"];
 
 /// The usage in a part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +65,8 @@ pub fn of_log(
     last: u64,
 ) -> Result<LogUsage, StoreError> {
     let before = Some(last.saturating_add(1));
-    let Page { records, more } = store.read(Select { after, before, kinds: COUNTED, ..Select::default() })?;
+    let kinds = [COUNTED.as_slice(), &audit::DECISIONS].concat();
+    let Page { records, more } = store.read(Select { after, before, kinds: &kinds, ..Select::default() })?;
     let mut found = LogUsage { to: last, ..LogUsage::default() };
     if let Some(newest) = records.last().filter(|_| more) {
         found.to = newest.seq;

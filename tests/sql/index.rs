@@ -54,7 +54,7 @@ fn a_thousand_entries_take_as_many_statements_as_one() {
     let (database, index) = index();
     let turns: Vec<_> = (0..1_000).map(|n| turn(n, &format!("s{}", n % 7), "word")).collect();
     // The first time, the collection does not exist yet.
-    for (some, statements) in [(&turns[..1], 5 + 7), (&turns, 5)] {
+    for (some, statements) in [(&turns[..1], 5 + 8), (&turns, 5)] {
         let before = database.statements();
         block_on(index.add(&turns_of("ann"), some)).unwrap();
         assert_eq!(database.statements() - before, statements);

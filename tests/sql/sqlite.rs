@@ -203,7 +203,7 @@ impl Databases for Shards {
     }
 }
 
-/// The SQLite of an object, without the limits of D1.
+/// The SQLite of an object, with its limit of parameters.
 pub struct ObjectSqlite {
     connection: Connection,
     fails: Cell<bool>,
@@ -220,8 +220,10 @@ pub struct ObjectRow(Vec<rusqlite::types::Value>);
 
 impl ObjectSqlite {
     pub fn new() -> Self {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.set_limit(Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 100).unwrap();
         Self {
-            connection: Connection::open_in_memory().unwrap(),
+            connection,
             fails: Cell::default(),
             bytes_read: Cell::default(),
             bytes_bound: Cell::default(),

@@ -28,31 +28,19 @@ extern "C" {
     fn abort(this: &Sink, reason: &str);
 }
 
-/// Maximum number of pieces that are written together. The records of a commit are fewer.
-const MAX_TOGETHER: usize = 8;
-
 /// Returns the body of a response that sends `pieces`. When the reader leaves, `pieces` is dropped.
-pub fn streamed(pieces: ByteReceiver) -> web_sys::ReadableStream {
+pub fn streamed(mut pieces: ByteReceiver) -> web_sys::ReadableStream {
     let sink = Sink::new();
     let readable = sink.readable();
     spawn_local(async move {
         let mut left = JsFuture::from(sink.left());
-        // Each write costs as much as a few hundred bytes, so what is ready is written at once.
-        let mut pieces = pieces.ready_chunks(MAX_TOGETHER);
-        while let Either::Left((ready, _)) = select(pieces.next(), &mut left).await {
-            let Some(ready) = ready else { return sink.close() };
-            let (mut bytes, mut failure) = (Vec::new(), None);
-            for piece in ready {
-                match piece {
-                    Ok(piece) => bytes.extend_from_slice(&piece),
-                    Err(error) => failure = Some(error),
-                }
-            }
-            let may_go_on = bytes.is_empty() || sink.write(&Uint8Array::from(bytes.as_slice()));
-            if let Some(error) = failure {
-                return sink.abort(&error.to_string());
-            }
-            if !may_go_on {
+        while let Either::Left((piece, _)) = select(pieces.next(), &mut left).await {
+            let piece = match piece {
+                Some(Ok(piece)) => piece,
+                Some(Err(error)) => return sink.abort(&error.to_string()),
+                None => return sink.close(),
+            };
+            if !sink.write(&Uint8Array::from(piece.as_ref())) {
                 // The rest stays with the sender, which limits how much may wait for one reader.
                 let _ = JsFuture::from(sink.drained()).await;
             }

@@ -171,6 +171,10 @@ fn rows(records: &[StoredRecord]) -> Vec<LogRow> {
 fn values(rows: Vec<LogRow>) -> Vec<[Value<'static>; 5]> {
     let mut values: Vec<[Value<'static>; 5]> = Vec::new();
     for LogRow { seq, kinds, turns, json } in rows {
+        if json.len() <= PIECE {
+            values.push([seq.into(), 0.into(), kinds.into(), turns.into(), json.into()]);
+            continue;
+        }
         // The first part has the lists.
         let mut lists = [kinds.into(), turns.into()];
         for (part, piece) in pieces(&json).enumerate() {

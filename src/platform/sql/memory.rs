@@ -58,16 +58,6 @@ impl<D: Databases> SqlMemory<D> {
             None => self.databases.all_of(tenant).await?,
         })
     }
-
-    /// Fails if a limit is why nothing of a load was added. Otherwise all of it existed.
-    async fn check_refusal(&self, collection: &Collection, load: &add::Load) -> MemoryResult<()> {
-        let refused = load.refusal(collection, &self.limits)?;
-        let results = self.batch(collection, &[refused]).await?;
-        match results.first().map(storage::read_quota).transpose()?.flatten() {
-            Some(quota) => Err(quota.into()),
-            None => Ok(()),
-        }
-    }
 }
 
 impl From<SqlError> for MemoryError {
@@ -168,11 +158,13 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
             let results = self.batch(collection, &load.statements(collection, &self.limits)).await?;
             let mut new = add::count(&results, 0)?;
             if new == 0 {
-                let statements = load.statements_with_collection(collection, &self.limits);
-                new = add::count(&self.batch(collection, &statements).await?, 1)?;
-            }
-            if new == 0 {
-                self.check_refusal(collection, &load).await?;
+                let mut statements = load.statements_with_collection(collection, &self.limits);
+                statements.push(load.refusal(collection, &self.limits)?);
+                let results = self.batch(collection, &statements).await?;
+                new = add::count(&results, 1)?;
+                if let Some(quota) = results.last().map(storage::read_quota).transpose()?.flatten() {
+                    return Err(quota.into());
+                }
             }
             added += new;
         }

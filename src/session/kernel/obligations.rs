@@ -34,6 +34,11 @@ pub fn runs_long_from(state: &SessionState) -> Option<Timestamp> {
     Some(turn.started_at + LONG_TURN)
 }
 
+/// Returns when the entry of a session must say that it runs, if it is in the list of sessions.
+pub(super) fn listed_as_running_at(state: &SessionState) -> Option<Timestamp> {
+    runs_long_from(state).filter(|_| !state.meta.ephemeral && !state.background.listed_running)
+}
+
 /// Returns when the session's entry in the list of sessions must be written.
 fn listing_due(state: &SessionState) -> Option<Timestamp> {
     let (turn, listed) = (&state.activity.turn, &state.background);
