@@ -16,8 +16,8 @@ const HIGH_WATER = 1 << 20;
  * `deliver` returns false, reading pauses until `resume` is called.
  *
  * Each read enters JavaScript, which costs 20 to 30 microseconds of CPU time (measured), and a chunk of a model is a single
- * token. Once there is something of the reply to show, the runtime itself therefore reads on, until `signal` is aborted, and each
- * read after a window returns all that has arrived.
+ * token. Once there is something of the reply to show, the runtime itself therefore reads on, until `signal` is aborted, and
+ * each read after a window returns all that has arrived.
  */
 export class Source {
   constructor(stream, signal, deliver, end) {
