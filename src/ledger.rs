@@ -12,6 +12,8 @@
 //! ceilings without the usage that the session has reported. As long as each turn has a ceiling, the tenant's limit is
 //! exceeded by one turn at most.
 
+mod documents;
+mod key;
 #[cfg(test)]
 mod tests;
 
@@ -20,15 +22,12 @@ use crate::types::{
     Admission, Admitted, Day, NanoUsd, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
     TimedLimit, Timestamp, UsageKey, UsagePage, UsageRow, UsageTotals, quota::SLOT_RETRY,
 };
+use documents::{Documents, decode};
 use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 /// How long a slot lasts whose turn has been admitted. A turn that has started renews it.
 pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
@@ -48,58 +47,6 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// The version of the documents, and the newest that this program reads. Without a document of this version, it is 1: the
 /// first change of a shape that an older Worker would misread has to raise it and write the document.
 const SCHEMA: u32 = 1;
-
-/// The keys of the ledger's documents. Their spelling is stored and must never change.
-mod key {
-    use crate::types::{Day, SessionId, UsageKey};
-
-    /// The version of all documents.
-    pub const SCHEMA: &str = "schema";
-    /// The sessions that hold a slot.
-    pub const SLOTS: &str = "slots";
-    /// The requests of the current minute.
-    pub const REQUESTS: &str = "requests";
-    /// The start of the keys of the days' totals.
-    pub const DAYS: &str = "day/";
-    /// The start of the keys of erased sessions.
-    pub const ERASED: &str = "erased/";
-
-    /// What the ledger has counted of a session.
-    pub fn account(session: &SessionId) -> String {
-        format!("session/{session}")
-    }
-
-    /// The totals of a day.
-    pub fn day(day: Day) -> String {
-        format!("{DAYS}{day}")
-    }
-
-    /// A day on which sessions were erased. In ledgers from before [`erased_session`], a list of them.
-    pub fn erased(day: Day) -> String {
-        format!("{ERASED}{day}")
-    }
-
-    /// The start of the keys of the sessions erased on a day.
-    pub fn erased_sessions(day: Day) -> String {
-        format!("{ERASED}{day}/")
-    }
-
-    /// A session erased on a day.
-    pub fn erased_session(day: Day, session: &SessionId) -> String {
-        format!("{}{session}", erased_sessions(day))
-    }
-
-    /// The start of the keys of a day's rows.
-    pub fn rows(day: Day) -> String {
-        format!("usage/{day}/")
-    }
-
-    /// A row of usage.
-    pub fn row(key: &UsageKey) -> String {
-        let rest = serde_json::json!([key.agent, key.model, key.user]);
-        format!("{}{rest}", rows(key.day))
-    }
-}
 
 /// What the ledger knows of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -156,7 +103,7 @@ impl TenantLedger {
     /// If a newer version has written the ledger, or the store fails.
     pub fn open(store: Rc<dyn SessionStore>) -> Result<Self, StoreError> {
         let ledger = Self { store };
-        let stored = ledger.read::<u32>(key::SCHEMA)?.unwrap_or(1);
+        let stored = ledger.document::<u32>(key::SCHEMA)?.unwrap_or(1);
         if stored > SCHEMA {
             let why = format!("a newer version has written the ledger: {stored} instead of {SCHEMA}");
             return Err(StoreError(why));
@@ -171,7 +118,7 @@ impl TenantLedger {
     pub fn admit(&self, admission: &Admission, now: Timestamp) -> Result<Admitted, StoreError> {
         let Admission { session, created_at, standing, started, quota, continues, .. } = admission;
         let today = Day::of(now);
-        let stored = self.documents([key::SLOTS.into(), key::account(session), key::day(today)])?;
+        let stored = self.documents(vec![key::SLOTS.into(), key::account(session), key::day(today)])?;
         let (mut slots, mut account) = (stored.slots(now)?, stored.account(session)?);
         if standing.sent_at < account.sent_at {
             return Err(StoreError("the request to start a turn arrived late".into()));
@@ -190,7 +137,7 @@ impl TenantLedger {
         let counted = if *created_at > account.created_at { 0 } else { account.reported };
         let uncounted = started.iter().filter(|seq| **seq > counted).count();
         let open_turns = standing.open_turns.saturating_add(u32::try_from(uncounted).unwrap_or(u32::MAX));
-        let DayTotals { started, totals: spent } = stored.read(&key::day(today))?.unwrap_or_default();
+        let DayTotals { started, totals: spent } = stored.get(&key::day(today))?.unwrap_or_default();
         let open = slots.values().map(|slot| slot.open_turns).chain([open_turns]);
         let turns = started + open.map(u64::from).sum::<u64>();
         let reached = if !continues && quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
@@ -226,8 +173,7 @@ impl TenantLedger {
     /// If the store fails. Nothing has changed then.
     pub fn report(&self, report: &Report, now: Timestamp) -> Result<Receipt, StoreError> {
         let Report { session, created_at, from, to, rows, started, standing, is_last } = report;
-        let own = [key::SLOTS.into(), key::account(session)];
-        let stored = self.documents(own.into_iter().chain(keys_of_usage(rows, started)))?;
+        let stored = self.documents(vec![key::SLOTS.into(), key::account(session)])?;
         let mut account = stored.account(session)?;
         if *created_at < account.created_at {
             // A session that could not be stored gives back its slot. It has the id of one that was erased.
@@ -243,7 +189,7 @@ impl TenantLedger {
         let mut changes = Batch::default();
         if account.reported == *from {
             account.reported = *to;
-            self.count(rows, started, &stored, now, &mut changes)?;
+            self.count(rows, started, now, &mut changes)?;
         }
         let slots = stored.slots(now)?;
         account.is_erased |= is_last;
@@ -280,9 +226,8 @@ impl TenantLedger {
     /// # Errors
     /// If the store fails. Nothing was counted then.
     pub fn charge(&self, rows: &[UsageRow], now: Timestamp) -> Result<(), StoreError> {
-        let (mut changes, started) = (Batch::default(), BTreeMap::new());
-        let stored = self.documents(keys_of_usage(rows, &started))?;
-        self.count(rows, &started, &stored, now, &mut changes)?;
+        let mut changes = Batch::default();
+        self.count(rows, &BTreeMap::new(), now, &mut changes)?;
         self.store.commit(changes)
     }
 
@@ -293,7 +238,7 @@ impl TenantLedger {
     pub fn take_requests(&self, wanted: u32, limit: u32, now: Timestamp) -> Result<RequestBlock, StoreError> {
         let minute = crate::types::time::millis(MINUTE);
         let ends_at = Timestamp((now.0 / minute).saturating_add(1).saturating_mul(minute));
-        let stored: Option<Requests> = self.read(key::REQUESTS)?;
+        let stored: Option<Requests> = self.document(key::REQUESTS)?;
         let taken = stored.filter(|own| own.ends_at == ends_at).map_or(0, |own| own.taken);
         let granted = wanted.min(limit.saturating_sub(taken));
         if granted > 0 {
@@ -332,7 +277,7 @@ impl TenantLedger {
     /// # Errors
     /// If the store fails.
     pub fn slots_held(&self, at: Timestamp) -> Result<usize, StoreError> {
-        Ok(self.documents([key::SLOTS.into()])?.slots(at)?.len())
+        Ok(self.documents(vec![key::SLOTS.into()])?.slots(at)?.len())
     }
 
     /// Erases the ledger.
@@ -343,12 +288,11 @@ impl TenantLedger {
         self.store.erase()
     }
 
-    /// Adds rows to the stored ones and to the totals of their days, which are among `stored`.
+    /// Adds rows to the stored ones and to the totals of their days.
     fn count(
         &self,
         rows: &[UsageRow],
         started: &BTreeMap<Day, u64>,
-        stored: &Documents,
         now: Timestamp,
         changes: &mut Batch,
     ) -> Result<(), StoreError> {
@@ -361,14 +305,16 @@ impl TenantLedger {
         for (day, turns) in started {
             days.entry(*day).or_default().started += turns;
         }
+        let rows = sums.keys().map(|key| key::row(key));
+        let stored = self.documents(rows.chain(days.keys().copied().map(key::day)).collect())?;
         for (key, added) in sums {
-            let row = stored.read::<UsageRow>(&key::row(key))?;
+            let row = stored.get::<UsageRow>(&key::row(key))?;
             let mut totals = row.map(|row| row.totals).unwrap_or_default();
             totals += added;
             changes.put.push(put(&key::row(key), &UsageRow { key: key.clone(), totals })?);
         }
         for (day, added) in days {
-            let sums: Option<DayTotals> = stored.read(&key::day(day))?;
+            let sums: Option<DayTotals> = stored.get(&key::day(day))?;
             if sums.is_none() {
                 self.drop_old_days(Day::of(now), changes)?;
             }
@@ -404,7 +350,7 @@ impl TenantLedger {
         let today = Day::of(now);
         changes.put.push(put(&key::erased_session(today, session), &true)?);
         let first = key::erased(today);
-        if self.read::<IgnoredAny>(&first)?.is_some() {
+        if self.document::<IgnoredAny>(&first)?.is_some() {
             return Ok(());
         }
         // The first one of the day, so that those of earlier days are read once.
@@ -422,7 +368,7 @@ impl TenantLedger {
                 changes.delete.push(name);
             }
             for old in erased {
-                let account = self.documents([key::account(&old)])?.account(&old)?;
+                let account = self.documents(vec![key::account(&old)])?.account(&old)?;
                 // Another session may have this id by now.
                 if old != *session && Day::of(account.sent_at) <= day.next() {
                     changes.delete.push(key::account(&old));
@@ -434,52 +380,14 @@ impl TenantLedger {
     }
 
     /// Reads documents in one call of the store.
-    fn documents(&self, keys: impl IntoIterator<Item = String>) -> Result<Documents, StoreError> {
-        let keys: Vec<String> = keys.into_iter().collect();
-        let mut found = self.store.get_all(&keys)?;
-        let documents = keys.into_iter().map(|key| {
-            let json = found.remove(&key);
-            (key, json)
-        });
-        Ok(Documents(documents.collect()))
+    fn documents(&self, keys: Vec<String>) -> Result<Documents, StoreError> {
+        Documents::read(self.store.as_ref(), keys)
     }
 
-    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        self.documents([key.to_owned()])?.read(key)
+    /// Reads one document.
+    fn document<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        self.documents(vec![key.to_owned()])?.get(key)
     }
-}
-
-/// Documents of the ledger, by key; `None` for those that do not exist.
-struct Documents(BTreeMap<String, Option<String>>);
-
-impl Documents {
-    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        match self.0.get(key) {
-            Some(json) => json.as_deref().map(decode).transpose(),
-            // It may exist. Sums would start again from zero.
-            None => Err(StoreError(format!("the document {key:?} was not read"))),
-        }
-    }
-
-    /// Returns the slots that have not ended.
-    fn slots(&self, now: Timestamp) -> Result<Slots, StoreError> {
-        let mut slots: Slots = self.read(key::SLOTS)?.unwrap_or_default();
-        slots.retain(|_, slot| slot.until > now);
-        Ok(slots)
-    }
-
-    fn account(&self, session: &SessionId) -> Result<Account, StoreError> {
-        Ok(self.read(&key::account(session))?.unwrap_or_default())
-    }
-}
-
-/// Returns the keys of the documents that count these rows and turns.
-fn keys_of_usage<'a>(
-    rows: &'a [UsageRow],
-    started: &'a BTreeMap<Day, u64>,
-) -> impl Iterator<Item = String> + use<'a> {
-    let days: BTreeSet<Day> = rows.iter().map(|row| row.key.day).chain(started.keys().copied()).collect();
-    rows.iter().map(|row| key::row(&row.key)).chain(days.into_iter().map(key::day))
 }
 
 /// Returns whether a turn may exceed a limit of the day's cost together with what other turns hold of it. The only turn with
@@ -521,8 +429,4 @@ fn with_standing(
 fn put(key: &str, value: &impl Serialize) -> Result<(String, String), StoreError> {
     let json = serde_json::to_string(value).map_err(|e| StoreError(format!("cannot write JSON: {e}")))?;
     Ok((key.to_owned(), json))
-}
-
-fn decode<T: DeserializeOwned>(json: &str) -> Result<T, StoreError> {
-    serde_json::from_str(json).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }

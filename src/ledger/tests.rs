@@ -55,6 +55,14 @@ const ONE_SLOT: Quota =
     Quota { concurrent_turns: Some(1), turns_per_day: None, tokens_per_day: None, cost_usd_per_day: None };
 
 #[test]
+fn a_document_that_was_not_read_does_not_count_as_absent() {
+    let ledger = ledger();
+    let read = ledger.documents(vec![key::SLOTS.into()]).unwrap();
+    assert_eq!(read.get::<u32>(key::SLOTS), Ok(None));
+    assert!(read.get::<u32>(key::SCHEMA).is_err());
+}
+
+#[test]
 fn a_slot_is_free_after_its_session_reports_and_after_its_lease() {
     let (ledger, second) = (ledger(), Duration::from_secs(1));
     assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);
@@ -417,7 +425,7 @@ proptest! {
                 }
                 _ => {}
             }
-            let slots = ledger.documents([key::SLOTS.into()]).unwrap().slots(now).unwrap();
+            let slots = ledger.documents(vec![key::SLOTS.into()]).unwrap().slots(now).unwrap();
             prop_assert!(slots.len() <= 2, "{slots:?}");
         }
         // Each session reports until the ledger has counted its log.

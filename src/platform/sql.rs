@@ -155,20 +155,18 @@ impl<'a> Statement<'a> {
 /// Maximum number of parameters of a statement of an object.
 const MAX_PARAMETERS: usize = 100;
 
-/// Returns the statements that insert rows of `N` columns. `insert` is their start, up to the names of the columns.
-fn insert_rows<'a, const N: usize>(insert: &str, rows: Vec<[Value<'a>; N]>) -> Vec<Statement<'a>> {
-    let row = format!("({})", ["?"; N].join(", "));
-    let mut rows = rows.into_iter().peekable();
-    std::iter::from_fn(|| {
-        rows.peek()?;
-        let some: Vec<[Value<'a>; N]> = rows.by_ref().take(MAX_PARAMETERS / N).collect();
-        let values = vec![row.as_str(); some.len()].join(", ");
-        Some(Statement::new(
-            format!("{insert} VALUES {values}"),
-            some.into_iter().flatten().collect::<Vec<_>>(),
-        ))
-    })
-    .collect()
+/// Returns the statements that insert rows. `insert` is their start, up to the names of the columns; `values` has the
+/// values of all rows, one row after the other.
+fn insert_rows<'a>(insert: &str, columns: usize, mut values: Vec<Value<'a>>) -> Vec<Statement<'a>> {
+    let row = format!("({})", vec!["?"; columns].join(", "));
+    let mut statements = Vec::new();
+    while !values.is_empty() {
+        let rows = (values.len() / columns).min(MAX_PARAMETERS / columns);
+        let rest = values.split_off(rows * columns);
+        let sql = format!("{insert} VALUES {}", vec![row.as_str(); rows].join(", "));
+        statements.push(Statement::new(sql, std::mem::replace(&mut values, rest)));
+    }
+    statements
 }
 
 /// The rows that a statement returned.

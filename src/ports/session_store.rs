@@ -1,7 +1,6 @@
 //! The storage of one session. Calls are synchronous, so that a check and the following write are atomic.
 
 use crate::types::{Problem, TurnId};
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// A failed storage operation, with the store's message.
@@ -227,14 +226,12 @@ pub trait SessionStore {
     /// The store failed.
     fn get(&self, key: &str) -> Result<Option<String>, StoreError>;
 
-    /// Reads the documents with these keys, by key. A store should do so in one query.
+    /// Reads the documents with these keys, in their order. A store should do so in one query.
     ///
     /// # Errors
     /// The store failed.
-    fn get_all(&self, keys: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
-        let found =
-            keys.iter().filter_map(|key| Some(self.get(key).transpose()?.map(|json| (key.clone(), json))));
-        found.collect()
+    fn get_all(&self, keys: &[String]) -> Result<Vec<Option<String>>, StoreError> {
+        keys.iter().map(|key| self.get(key)).collect()
     }
 
     /// Reads all documents whose key starts with `prefix`, sorted by key.

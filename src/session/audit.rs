@@ -12,9 +12,6 @@ use crate::types::{
 };
 use serde_json::{Value, json};
 
-/// The kinds of records with decisions.
-pub(super) const DECISIONS: [&str; 2] = ["approval.decided", "answer.given"];
-
 /// Returns the rows for the decisions after the record `after`, up to `last`. A row's id follows from its record, so
 /// a row that is added again is the same. Calls that the server declined, for example because they expired, have none.
 ///
@@ -28,7 +25,8 @@ pub fn decisions(
     last: u64,
 ) -> Result<Vec<AuditEntry>, StoreError> {
     let before = Some(last.saturating_add(1));
-    let select = Select { after, before, kinds: &DECISIONS, ..Select::default() };
+    let kinds = &["approval.decided", "answer.given"];
+    let select = Select { after, before, kinds, ..Select::default() };
     let rows =
         Records::new(store, select).map(|stored| entry(store, tenant, session, decode(&stored?.json)?));
     rows.filter_map(Result::transpose).collect()

@@ -1,6 +1,6 @@
 //! The usage in a session's log, which the session reports to its tenant's ledger.
 
-use super::{audit, decode};
+use super::decode;
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Page, Records, Select},
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 /// The kinds of records after which a report is due.
 pub(super) const DUE: &[&str] = &["turn.completed", "turn.failed", "turn.canceled", "usage.other"];
 /// The kinds of records that a report counts.
-const COUNTED: [&str; 6] =
-    ["turn.started", "usage.updated", "turn.completed", "turn.failed", "turn.canceled", "usage.other"];
+const COUNTED: &[&str] =
+    &["turn.started", "usage.updated", "turn.completed", "turn.failed", "turn.canceled", "usage.other"];
 
 /// The usage in a part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,8 +24,6 @@ pub struct LogUsage {
     pub started: BTreeMap<Day, u64>,
     /// Sequence number of the last record of the part.
     pub to: u64,
-    /// Whether the part has decisions, which the audit trail must have.
-    pub has_decisions: bool,
 }
 
 /// The fields of a record that count.
@@ -65,8 +63,7 @@ pub fn of_log(
     last: u64,
 ) -> Result<LogUsage, StoreError> {
     let before = Some(last.saturating_add(1));
-    let kinds = [COUNTED.as_slice(), &audit::DECISIONS].concat();
-    let Page { records, more } = store.read(Select { after, before, kinds: &kinds, ..Select::default() })?;
+    let Page { records, more } = store.read(Select { after, before, kinds: COUNTED, ..Select::default() })?;
     let mut found = LogUsage { to: last, ..LogUsage::default() };
     if let Some(newest) = records.last().filter(|_| more) {
         found.to = newest.seq;
@@ -75,10 +72,6 @@ pub fn of_log(
     // A turn that ends after a restart may not know its model.
     let mut models: BTreeMap<Option<TurnId>, String> = BTreeMap::new();
     for record in records {
-        if audit::DECISIONS.contains(&record.kind.as_str()) {
-            found.has_decisions = true;
-            continue;
-        }
         let counted: Counted = decode(&record.json)?;
         let day = Day::of(counted.at);
         let (model, totals) = match (record.kind.as_str(), counted) {

@@ -280,14 +280,10 @@ impl SessionHost {
             let state = session.state();
             (state.meta.tenant.clone(), *state.account)
         };
-        let (report, has_decisions) = self.next_report(session, before.reported, false)?;
+        let report = self.next_report(session, before.reported, false)?;
         let Receipt { reported, slot_until } = self.send_report(&tenant, &report).await?;
         let unaudited = before.unaudited.unwrap_or(before.reported);
-        // The ledger has counted more than this session has, if the session was restored from a backup.
-        let audited = match has_decisions || before.unaudited.is_some() || reported > report.to {
-            true => self.audit(&tenant, &report.session, unaudited, reported).await,
-            false => Ok(()),
-        };
+        let audited = self.audit(&tenant, &report.session, unaudited, reported).await;
         if audited.is_err() {
             // The receipt is stored all the same: limits must hold while the directory is down.
             self.ledger.audit_after.set(self.now() + AUDIT_RETRY);
@@ -315,7 +311,7 @@ impl SessionHost {
         let Account { mut reported, unaudited, .. } = *session.state().account;
         let mut unaudited = unaudited.unwrap_or(reported);
         loop {
-            let (report, _) = self.next_report(&session, reported, true)?;
+            let report = self.next_report(&session, reported, true)?;
             let receipt = self.send_report(tenant, &report).await?;
             self.audit(tenant, &report.session, unaudited, receipt.reported).await?;
             unaudited = receipt.reported;
@@ -343,14 +339,13 @@ impl SessionHost {
         }
     }
 
-    /// Returns the report of the records after `from`, and whether decisions are among them.
-    fn next_report(&self, session: &Session, from: u64, is_last: bool) -> Result<(Report, bool), Problem> {
+    fn next_report(&self, session: &Session, from: u64, is_last: bool) -> Result<Report, Problem> {
         let state = session.state();
         let store: &dyn SessionStore = self.ports.store.as_ref();
-        let LogUsage { rows, started, to, has_decisions } =
+        let LogUsage { rows, started, to } =
             usage::of_log(store, &state.meta.owner(), state.child.is_some(), from, session.last_seq())?;
         let needs_slots = self.limits_of(session).quota().needs_slots();
-        let report = Report {
+        Ok(Report {
             session: state.meta.id.clone(),
             created_at: state.meta.created_at,
             from,
@@ -359,8 +354,7 @@ impl SessionHost {
             started,
             standing: self.standing(Some(session), needs_slots, to)?,
             is_last,
-        };
-        Ok((report, has_decisions))
+        })
     }
 
     async fn send_report(&self, tenant: &TenantId, report: &Report) -> Result<Receipt, Problem> {

@@ -145,7 +145,7 @@ pub(super) fn append(records: &[StoredRecord], tail_bytes: usize, writes_documen
         let nothing = "log_seq = NULL, log_kind = NULL, log_turn = NULL, log_json = NULL";
         statements.push(Statement::new(format!("UPDATE document SET {nothing} WHERE {HAS_TAIL}"), []));
     }
-    statements.extend(insert_rows("INSERT INTO log (seq, part, kind, turn, json)", values(rows(records))));
+    statements.extend(insert_rows("INSERT INTO log (seq, part, kind, turn, json)", 5, values(rows(records))));
     LogChange { statements, tail: TailChange::Replace(None), tail_bytes: 0 }
 }
 
@@ -167,19 +167,15 @@ fn rows(records: &[StoredRecord]) -> Vec<LogRow> {
     rows
 }
 
-/// Returns the columns `seq`, `part`, `kind`, `turn` and `json` of rows.
-fn values(rows: Vec<LogRow>) -> Vec<[Value<'static>; 5]> {
-    let mut values: Vec<[Value<'static>; 5]> = Vec::new();
+/// Returns the columns `seq`, `part`, `kind`, `turn` and `json` of the rows in the table, one row after the other.
+fn values(rows: Vec<LogRow>) -> Vec<Value<'static>> {
+    let mut values = Vec::new();
     for LogRow { seq, kinds, turns, json } in rows {
-        if json.len() <= PIECE {
-            values.push([seq.into(), 0.into(), kinds.into(), turns.into(), json.into()]);
-            continue;
-        }
         // The first part has the lists.
         let mut lists = [kinds.into(), turns.into()];
         for (part, piece) in pieces(&json).enumerate() {
             let [kinds, turns] = std::mem::replace(&mut lists, [Value::Null, Value::Null]);
-            values.push([seq.into(), (part as u64).into(), kinds, turns, piece.to_owned().into()]);
+            values.extend([seq.into(), (part as u64).into(), kinds, turns, piece.to_owned().into()]);
         }
     }
     values

@@ -8,7 +8,7 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{ACTIVITY, Batch, Page, Select},
 };
-use std::{cell::Cell, collections::BTreeMap};
+use std::cell::Cell;
 
 /// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
 /// not read the old one: `parts` of its first row is the number of valid rows. The columns `log_…` are the tail of the
@@ -101,32 +101,31 @@ fn statements(batch: &Batch, mut tail_bytes: usize) -> (Vec<Statement<'_>>, usiz
         statements.push(log::copy_tail());
         tail_bytes = 0;
     }
-    let (activity, others): (Vec<_>, Vec<_>) = batch.put.iter().partition(|(key, _)| key == ACTIVITY);
-    let LogChange { statements: log, tail, tail_bytes } =
-        log::append(&batch.append, tail_bytes, !activity.is_empty());
+    let writes_activity = batch.put.iter().any(|(key, _)| key == ACTIVITY);
+    let LogChange { statements: log, mut tail, tail_bytes } =
+        log::append(&batch.append, tail_bytes, writes_activity);
     statements.extend(log);
-    let deleted = batch.delete.iter().map(|key| Statement::new(DELETE, [key.as_str().into()]));
-    statements.extend(deleted);
-    let mut activity = activity.last().into_iter().flat_map(|document| rows(document));
-    if let Some(first) = activity.next() {
-        let (statement, records) = match tail {
-            TailChange::Append(records) => (PUT_AND_APPEND, records),
-            TailChange::Replace(records) => (PUT_WITH_TAIL, records),
-        };
-        let records = records.map_or([const { Value::Null }; 4], LogRow::into_values);
-        statements.push(Statement::new(statement, first.into_iter().chain(records).collect::<Vec<_>>()));
+    statements.extend(batch.delete.iter().map(|key| Statement::new(DELETE, [key.as_str().into()])));
+    let mut values = Vec::new();
+    for (key, json) in &batch.put {
+        let parts = pieces(json).count() as u64;
+        for (part, piece) in pieces(json).enumerate() {
+            let row = [key.as_str().into(), (part as u64).into(), parts.into(), piece.into()];
+            if key != ACTIVITY || part > 0 {
+                values.extend(row);
+                continue;
+            }
+            let (statement, records) = match std::mem::replace(&mut tail, TailChange::Append(None)) {
+                TailChange::Append(records) => (PUT_AND_APPEND, records),
+                TailChange::Replace(records) => (PUT_WITH_TAIL, records),
+            };
+            let mut args = Vec::from(row);
+            args.extend(records.map_or([const { Value::Null }; 4], LogRow::into_values));
+            statements.push(Statement::new(statement, args));
+        }
     }
-    let rows = activity.chain(others.into_iter().flat_map(rows)).collect();
-    statements.extend(insert_rows(PUT, rows));
+    statements.extend(insert_rows(PUT, 4, values));
     (statements, tail_bytes)
-}
-
-/// Returns the columns `key`, `part`, `parts` and `json` of the rows of a document.
-fn rows((key, json): &(String, String)) -> impl Iterator<Item = [Value<'_>; 4]> {
-    let parts = pieces(json).count() as u64;
-    (0..)
-        .zip(pieces(json))
-        .map(move |(part, piece)| [key.as_str().into(), Value::Number(part), parts.into(), piece.into()])
 }
 
 impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
@@ -144,8 +143,8 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
         let exists = self.exists()?;
-        let known = self.tail_bytes.take();
-        let before = match known {
+        // Unknown again if the commit fails.
+        let before = match self.tail_bytes.take() {
             Some(bytes) => bytes,
             None if exists => log::tail_bytes(&self.db)?,
             None => 0,
@@ -178,14 +177,15 @@ impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
         Ok(self.documents("key = ?", &[key.into()])?.pop().map(|(_, json)| json))
     }
 
-    fn get_all(&self, keys: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
-        let mut found = BTreeMap::new();
+    fn get_all(&self, keys: &[String]) -> Result<Vec<Option<String>>, StoreError> {
+        let mut found = Vec::new();
         for keys in keys.chunks(MAX_PARAMETERS) {
             let condition = format!("key IN ({})", vec!["?"; keys.len()].join(", "));
             let args: Vec<Value<'_>> = keys.iter().map(|key| key.as_str().into()).collect();
             found.extend(self.documents(&condition, &args)?);
         }
-        Ok(found)
+        let json_of = |key: &String| found.iter().find(|(own, _)| own == key).map(|(_, json)| json.clone());
+        Ok(keys.iter().map(json_of).collect())
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
