@@ -10,8 +10,7 @@ LIMIT_KB=3000 WARN_KB=2000
 
 out="$WORKER/build" features=()
 if [ "${1:-}" = --fixtures ]; then
-    # The fixtures are never deployed.
-    out="$WORKER/build-fixtures" features=(--features fixtures) LIMIT_KB=3500
+    out="$WORKER/build-fixtures" features=(--features fixtures)
     # The file name of a cdylib has no hash, so two feature sets in one folder would overwrite each other.
     export CARGO_TARGET_DIR="$CARGO_TARGET_DIR/fixtures"
 fi

@@ -67,8 +67,7 @@ impl Model for HttpModel {
                 Err(read_error(response, &*clock).await)
             }
         };
-        let response = Response { open: open.boxed_local(), read_ahead, decoder: self.wire.decoder() };
-        response.stream(&self.clock, &self.errors)
+        stream_response(open.boxed_local(), read_ahead, self.wire.decoder(), &self.clock, &self.errors)
     }
 }
 
@@ -90,9 +89,8 @@ impl Model for AiModel {
             drop(permit);
             response.map_err(|e| classify::binding_error(&e.0))
         };
-        let response =
-            Response { open: open.boxed_local(), read_ahead, decoder: Box::<WorkersAi>::default() };
-        response.stream(&self.clock, &self.errors)
+        let decoder = Box::<WorkersAi>::default();
+        stream_response(open.boxed_local(), read_ahead, decoder, &self.clock, &self.errors)
     }
 }
 
@@ -169,38 +167,31 @@ pub(super) async fn read_whole(mut body: Body) -> Result<Bytes, ModelError> {
     Ok(whole.into())
 }
 
-/// The response to a request.
-struct Response {
-    /// Sends the request. Completes when the head of the response has arrived.
+fn stream_response(
     open: LocalBoxFuture<'static, Result<Body, ModelError>>,
-    /// Of the request.
     read_ahead: ReadAhead,
     decoder: Box<dyn Decoder>,
-}
-
-impl Response {
-    /// Streams the events of the response.
-    fn stream(self, clock: &Rc<dyn Clock>, errors: &ErrorFormatter) -> Events {
-        let (clock, errors) = (clock.clone(), errors.clone());
-        let Self { open, read_ahead, decoder } = self;
-        // The timeout starts with the first poll, as the request does.
-        let start = async move {
-            let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT);
-            let opened = idle_timer.guard(HEADERS_TIMEOUT, open).await.and_then(|opened| opened);
-            let (decoder, format, ready) = (Some(decoder), BodyFormat::Unknown, VecDeque::new());
-            let mut reader =
-                ResponseReader { body: None, read_ahead, decoder, format, idle_timer, errors, ready };
-            match opened {
-                Ok(body) => reader.body = Some(body),
-                Err(error) => reader.fail(error),
-            }
-            stream::unfold(reader, |mut reader| async move {
-                let event = reader.next().await?;
-                Some((event, reader))
-            })
-        };
-        start.flatten_stream().boxed_local()
-    }
+    clock: &Rc<dyn Clock>,
+    errors: &ErrorFormatter,
+) -> Events {
+    let (clock, errors) = (clock.clone(), errors.clone());
+    // The timeout starts with the first poll, as the request does.
+    let start = async move {
+        let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT);
+        let opened = idle_timer.guard(HEADERS_TIMEOUT, open).await.and_then(|opened| opened);
+        let (decoder, format, ready) = (Some(decoder), BodyFormat::Unknown, VecDeque::new());
+        let mut reader =
+            ResponseReader { body: None, read_ahead, decoder, format, idle_timer, errors, ready };
+        match opened {
+            Ok(body) => reader.body = Some(body),
+            Err(error) => reader.fail(error),
+        }
+        stream::unfold(reader, |mut reader| async move {
+            let event = reader.next().await?;
+            Some((event, reader))
+        })
+    };
+    start.flatten_stream().boxed_local()
 }
 
 /// The detected format of the body.
@@ -214,7 +205,7 @@ enum BodyFormat {
 /// Reads one response.
 struct ResponseReader {
     body: Option<Body>,
-    /// Starts with the first event that is passed on, because the first token must not wait for others.
+    /// Started by the first event, because the first token must not wait for others.
     read_ahead: ReadAhead,
     decoder: Option<Box<dyn Decoder>>,
     format: BodyFormat,

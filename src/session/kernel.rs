@@ -349,7 +349,7 @@ impl SessionKernel {
                     false => Some(due.max(not_before)),
                 }
             });
-        // Even while its entry is being written: afterwards, the alarm would have to be armed again.
+        // Also while the session's first entry is being written: otherwise, the alarm would be armed again after that.
         let listing = listed_as_running_at(durable.state).filter(|at| *at > now);
         waiting.chain(watchdog).chain(listing).min()
     }

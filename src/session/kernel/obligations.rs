@@ -34,7 +34,7 @@ pub fn runs_long_from(state: &SessionState) -> Option<Timestamp> {
     Some(turn.started_at + LONG_TURN)
 }
 
-/// Returns when the entry of a session must say that it runs, if it is in the list of sessions.
+/// Returns when the entry of a listed session must say that a turn runs.
 pub(super) fn listed_as_running_at(state: &SessionState) -> Option<Timestamp> {
     runs_long_from(state).filter(|_| !state.meta.ephemeral && !state.background.listed_running)
 }
