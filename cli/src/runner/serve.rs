@@ -7,8 +7,8 @@ use super::{
     tools::{Tool, for_call},
 };
 use crate::{
-    api::{Api, Request, segment},
-    backoff::back_off,
+    api::{Api, segment},
+    backoff::insist,
     error::{Error, Result},
     waits::Wait,
     wire::Pending,
@@ -232,7 +232,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             body["args_hash"] = hash.as_str().into();
         }
         let request = || self.api.post(&path).header("prefer", "respond-async").body_json(&body);
-        match insist(request, |error| (self.show)(News::Lost(error))).await {
+        match insist(async || request().send().await, |error| (self.show)(News::Lost(error))).await {
             Ok(_) => (self.show)(News::Answered(key, answer)),
             // It is too large, together with other answers.
             Err(error) if is_invalid(&error) && matches!(answer, Answer::Answer(_)) => {
@@ -266,9 +266,8 @@ async fn claim(api: &Api, key: &CallKey, name: &str, on_lost: impl FnMut(&Error)
     let path = format!("/v1/pending/{}/claim", segment(&key.call));
     let body = json!({"runner": name, "lease_s": LEASE.as_secs()});
     let request = || api.post(&path).query("session", &key.session).body_json(&body);
-    match insist(request, on_lost).await {
+    match insist(async || request().json::<Pending>().await, on_lost).await {
         Ok(call) => {
-            let call = serde_json::from_value(call).map_err(|e| Error::Response(e.to_string()))?;
             // A session that was deleted and created again may have another call with this id.
             Ok(Some(call).filter(|call| CallKey::of(&key.session, call) == *key))
         }
@@ -302,21 +301,6 @@ async fn report(api: &Api, key: &CallKey, name: &str, written: &RefCell<Vec<u8>>
         if !output.is_empty() {
             let body = json!({"runner": name, "output": String::from_utf8_lossy(&output)});
             let _ = api.post(&path).query("session", &key.session).body_json(&body).once().await;
-        }
-    }
-}
-
-/// Sends a request until the server has decided about it.
-async fn insist<'a>(request: impl Fn() -> Request<'a>, mut on_lost: impl FnMut(&Error)) -> Result<Value> {
-    let mut failures = 0;
-    loop {
-        match request().json().await {
-            Err(error) if error.may_pass() => {
-                on_lost(&error);
-                failures += 1;
-                back_off(failures, &error).await;
-            }
-            result => return result,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{Api, segment},
-    backoff::back_off,
+    backoff::insist,
     error::{Error, Result},
     stream::{Follow, Step},
     waits::Wait,
@@ -59,10 +59,10 @@ impl Source for SessionCalls {
                     Step::Connected => self.is_stale = true,
                     Step::Idle => {}
                 },
-                _ => match self.read().await {
-                    Err(error) if error.is_transient() && self.events.is_some() => (self.on_lost)(&error),
-                    result => return result,
-                },
+                _ => {
+                    let on_lost = self.on_lost;
+                    return insist(async || self.read().await, on_lost).await;
+                }
             }
         }
     }
@@ -120,7 +120,6 @@ impl AgentCalls {
 
 impl Source for AgentCalls {
     async fn next(&mut self) -> Result<Vec<Wait>> {
-        let mut failures = 0;
         loop {
             if !self.is_stale {
                 let step = self.events.next().await?;
@@ -133,14 +132,8 @@ impl Source for AgentCalls {
                 self.take(step?);
             }
             if self.is_stale {
-                match self.read().await {
-                    Err(error) if error.may_pass() => {
-                        (self.on_lost)(&error);
-                        failures += 1;
-                        back_off(failures, &error).await;
-                    }
-                    result => return result,
-                }
+                let on_lost = self.on_lost;
+                return insist(async || self.read().await, on_lost).await;
             }
         }
     }

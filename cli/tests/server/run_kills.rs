@@ -16,7 +16,8 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
+    fs::{self, File},
     io::Read as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -146,6 +147,8 @@ impl<'a> Life<'a> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "{:#}", self.client.get(&self.path("")).expect(200));
+            let left = self.runner.try_wait().unwrap();
+            assert_eq!(left, None, "the runner: {}", fs::read_to_string(errors(&self.cli)).unwrap());
             let records = log::lines(&self.client, &self.path(&format!("/events?after={seq}")));
             seq = records.last().map_or(seq, |record| record["seq"].as_u64().unwrap());
             if let Some(kill) = next.filter(|kill| kill.after <= seq) {
@@ -298,7 +301,13 @@ impl<'a> Life<'a> {
 /// Starts a runner of a run.
 fn runner(cli: &Agentctl, id: &str) -> Child {
     let args = ["runner", "--session", id, "--root", "project", "--verify", VERIFY];
-    cli.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    let errors = File::create(errors(cli)).unwrap();
+    cli.command(&args).stdout(Stdio::null()).stderr(errors).spawn().unwrap()
+}
+
+/// Returns the file with what the runner says about errors.
+fn errors(cli: &Agentctl) -> PathBuf {
+    cli.folder().join("errors")
 }
 
 #[test]

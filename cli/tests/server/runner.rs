@@ -295,6 +295,24 @@ fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
 }
 
 #[test]
+fn a_runner_that_starts_before_its_server_serves_as_soon_as_that_is_there() {
+    let mut server = Server::start(json!({}));
+    let project = Project::new(&server, "runner-early");
+    if !project.has_sandbox() {
+        return;
+    }
+    let call = project.ask("echo ran >> count; echo finished");
+    project.approve(&call);
+    server.kill();
+    let mut runner = project.runner(&[]);
+    let mut lines = BufReader::new(runner.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.any(|line| line.contains("connecting again")), "the runner has given up");
+    server.restart();
+    assert_eq!(project.outcomes(), ["finished\n"]);
+    kill(runner);
+}
+
+#[test]
 fn an_aborted_turn_ends_its_command() {
     let project = Project::new(shared(), "runner-aborted");
     if !project.has_sandbox() {
