@@ -129,7 +129,7 @@ pub async fn decide(
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
     let check = || call.host.check_decision(session, call_id, decision.clone(), resolved_by(call));
-    resolve(call, session, (Row::Approval, call_id), mode, check).await
+    resolve(call, session, (Row::Approval, call_id), mode, &check).await
 }
 
 /// Answers a call and responds in this mode with the turn as it continues.
@@ -155,7 +155,7 @@ async fn store_answer(
     mode: ResponseMode,
 ) -> Result<Response, Problem> {
     let check = || call.host.check_answer(session, call_id, given.clone(), resolved_by.clone());
-    resolve(call, session, (Row::Answer, call_id), mode, check).await
+    resolve(call, session, (Row::Answer, call_id), mode, &check).await
 }
 
 /// Stores what `check` returns, once the turn has the slot that it needs to continue, and responds with the turn.
@@ -164,7 +164,7 @@ async fn resolve(
     session: &Rc<Session>,
     (row, call_id): (Row, &CallId),
     mode: ResponseMode,
-    check: impl Fn() -> Result<Option<ResolvedCalls>, Problem>,
+    check: &dyn Fn() -> Result<Option<ResolvedCalls>, Problem>,
 ) -> Result<Response, Problem> {
     let host = call.host;
     let mut admittance = None;
