@@ -14,6 +14,12 @@ use serde_json::Value;
 /// # Errors
 /// `malformed_json`, `unsupported_media_type`, `payload_too_large` or `validation_failed`.
 pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
+    check_type(request)?;
+    parse(&request.body().bytes())
+}
+
+/// Checks that the content type is JSON.
+fn check_type(request: &Request) -> Result<(), Problem> {
     let content_type = request.header("content-type").unwrap_or("application/json");
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let subtype = essence.split_once('/').map_or("", |(_, subtype)| subtype);
@@ -23,7 +29,7 @@ pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
             format!("content-type is {essence:?}; send application/json"),
         ));
     }
-    parse(&request.body().bytes())
+    Ok(())
 }
 
 /// Reads the body as JSON; an empty body counts as `{}`.
@@ -57,6 +63,11 @@ fn check_values(text: &[u8], what: &str) -> Result<(), Problem> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    from_value(object(bytes)?).map_err(|error| Problem::fields(vec![error]))
+}
+
+/// Reads an object, whatever its fields.
+fn object(bytes: &[u8]) -> Result<Value, Problem> {
     check_values(bytes, "body")?;
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}")))?;
@@ -67,7 +78,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if too_deep(&value) {
         return Err(Problem::field("", format!("nested deeper than {} levels", MAX_DEPTH)));
     }
-    from_value(value).map_err(|error| Problem::fields(vec![error]))
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -224,7 +224,7 @@ impl Export {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    part.fail("usage.ndjson", "incomplete: the usage is unavailable", error);
+                    part.fail("usage.ndjson", "incomplete: the usage is unavailable", &error);
                     break;
                 }
             }
@@ -238,7 +238,7 @@ impl Export {
         part.begin("agents.ndjson").await;
         part.spend(1);
         if let Err(error) = self.write_each_agent(part).await {
-            part.fail("agents.ndjson", "incomplete: the agents are unavailable", error);
+            part.fail("agents.ndjson", "incomplete: the agents are unavailable", &error);
         }
         part.end().await;
     }
@@ -271,7 +271,7 @@ impl Export {
                     }
                 }
                 Err(error) => {
-                    part.fail("consents.ndjson", "incomplete: the consent is unavailable", error);
+                    part.fail("consents.ndjson", "incomplete: the consent is unavailable", &error);
                     break;
                 }
             }
@@ -295,7 +295,7 @@ impl Export {
                     }
                 }
                 Err(error) => {
-                    part.fail("keys.ndjson", "incomplete: the keys are unavailable", error);
+                    part.fail("keys.ndjson", "incomplete: the keys are unavailable", &error);
                     break;
                 }
             }

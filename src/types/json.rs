@@ -10,10 +10,11 @@ use serde_path_to_error::{Path, Segment};
 /// # Errors
 /// `value` is not a `T`. The error says what is wrong and where, in terms of JSON.
 pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, FieldError> {
-    serde_path_to_error::deserialize(value).map_err(|error| FieldError {
-        pointer: pointer(error.path()),
-        detail: in_terms_of_json(&error.inner().to_string()),
-    })
+    serde_path_to_error::deserialize(value).map_err(|error| field_error(&error))
+}
+
+fn field_error(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldError {
+    FieldError { pointer: pointer(error.path()), detail: in_terms_of_json(&error.inner().to_string()) }
 }
 
 /// Returns the `type` of a record that is not parsed otherwise; `None` if it has none, or an escaped one.

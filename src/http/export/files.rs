@@ -64,7 +64,7 @@ async fn trees(export: &Export, part: &mut Part, last: Option<&LastTree>) -> Res
             Ok(page.into_iter().map(|scope| LastTree { scope, files_after: Some(String::new()) }).collect())
         }
         Err(error) => {
-            part.fail("files", "the files are unavailable; continue later", error);
+            part.fail("files", "the files are unavailable; continue later", &error);
             Err(())
         }
     }
@@ -81,7 +81,7 @@ async fn files(export: &Export, part: &mut Part, last: &LastTree) -> Option<Stri
         let page = match tree.list(&PathPrefix::default(), Some(&after), PAGE).await {
             Ok(page) => page,
             Err(error) => {
-                part.fail(&folder, "incomplete: the files are unavailable; continue later", error);
+                part.fail(&folder, "incomplete: the files are unavailable; continue later", &error);
                 return Some(after);
             }
         };

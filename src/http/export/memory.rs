@@ -64,7 +64,7 @@ async fn collections(
             })
             .collect()),
         Err(error) => {
-            part.fail("memory", "the memory is unavailable; continue later", error);
+            part.fail("memory", "the memory is unavailable; continue later", &error);
             Err(())
         }
     }
@@ -87,7 +87,7 @@ async fn entries(export: &Export, part: &mut Part, collection: &LastCollection) 
         let page = match export.memories.entries(&address, after, PAGE).await {
             Ok(page) => page,
             Err(error) => {
-                part.fail(&name, "incomplete: the memory is unavailable; continue later", error);
+                part.fail(&name, "incomplete: the memory is unavailable; continue later", &error);
                 break Some(after);
             }
         };

@@ -153,7 +153,7 @@ impl Part {
     }
 
     /// Reports an entry that is missing or incomplete in the manifest, and logs the cause.
-    pub fn fail(&mut self, name: &str, reason: &str, cause: impl Display) {
+    pub fn fail(&mut self, name: &str, reason: &str, cause: &dyn Display) {
         self.failed.push(json!({ "name": name, "reason": reason }));
         self.log.error(&json!({
             "event": "export.failed", "tenant": self.subject.tenant, "reason": reason, "cause": cause.to_string(),

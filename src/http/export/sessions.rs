@@ -43,7 +43,7 @@ pub async fn write(export: &Export, part: &mut Part, mut last: Option<LastSessio
         {
             Ok(page) => page,
             Err(error) => {
-                part.fail("sessions.ndjson", "the list of sessions is unavailable; continue later", error);
+                part.fail("sessions.ndjson", "the list of sessions is unavailable; continue later", &error);
                 return Some(Position::Sessions(last));
             }
         };
@@ -85,11 +85,11 @@ async fn log(
     let mut body = match export.reader.send(&export.principal, session, request).await {
         Ok(response) if response.status == 200 => response.body,
         Ok(response) => {
-            part.fail(&shown, "the session cannot be read", format!("status {}", response.status));
+            part.fail(&shown, "the session cannot be read", &format!("status {}", response.status));
             return Vec::new();
         }
         Err(error) => {
-            part.fail(&shown, "the session is unavailable", error);
+            part.fail(&shown, "the session is unavailable", &error);
             return Vec::new();
         }
     };
@@ -103,12 +103,12 @@ async fn log(
             Ok(bytes) => {
                 lines.read(&bytes, |line| artifacts.extend(artifact(line)));
                 if name.is_some() && !part.content(bytes).await {
-                    part.fail(&shown, "incomplete: an archive holds at most 4 GB", "too large");
+                    part.fail(&shown, "incomplete: an archive holds at most 4 GB", &"too large");
                     break;
                 }
             }
             Err(error) => {
-                part.fail(&shown, "incomplete: the session became unavailable", error);
+                part.fail(&shown, "incomplete: the session became unavailable", &error);
                 break;
             }
         }
@@ -144,7 +144,7 @@ async fn artifacts(
                         Err(_) => false,
                     };
                     if !is_written {
-                        part.fail(&name, "incomplete: the artifact became unavailable", "the body ended");
+                        part.fail(&name, "incomplete: the artifact became unavailable", &"the body ended");
                         break;
                     }
                 }
@@ -152,12 +152,12 @@ async fn artifacts(
                 part.counts.artifacts += 1;
             }
             Ok(response) if response.status == 404 || response.status == 410 => {
-                part.fail(&name, "the session no longer stores it", format!("status {}", response.status));
+                part.fail(&name, "the session no longer stores it", &format!("status {}", response.status));
             }
             Ok(response) => {
-                part.fail(&name, "the artifact cannot be read", format!("status {}", response.status));
+                part.fail(&name, "the artifact cannot be read", &format!("status {}", response.status));
             }
-            Err(error) => part.fail(&name, "the session is unavailable", error),
+            Err(error) => part.fail(&name, "the session is unavailable", &error),
         }
     }
     None
