@@ -1,7 +1,7 @@
 //! Background tasks over HTTP, and across `kill -9`.
 
 use crate::support::{
-    Chat, Client, Counting, PATIENCE, Received, Script, Server, World,
+    Chat, Client, Counting, Gate, PATIENCE, Received, Script, Server, Sse, World,
     log::{self, of_type, wait_idle},
     tail_text,
 };
@@ -257,33 +257,47 @@ fn of_task(events: &[Value], task: &str) -> Vec<Value> {
 }
 
 /// Reads the events of a stream until a subagent's event of this type.
-fn read_until(chat: &Chat, query: &str, kind: &str) -> Vec<Value> {
+fn read_until(stream: Sse, kind: &str) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
-    chat.client.stream(&chat.path(&format!("/events?{query}"))).find(|event| {
+    for event in stream {
         let event: Value = serde_json::from_str(&event.data).unwrap();
         let is_last = event["event"]["type"] == kind;
         events.push(event);
-        is_last
-    });
+        if is_last {
+            break;
+        }
+    }
     events
 }
 
 #[test]
 fn the_stream_of_a_session_has_the_events_of_its_subagents_across_a_kill() {
-    let mut server = Server::start(settings("on"));
-    let chat = demo(&server.client(), "shown-live");
-    chat.say(&spawn("/tool sleep {\"ms\": 1500}\n/then\n/tool echo {\"text\": \"hi\"}\n/then\n/say done"));
-    let before = read_until(&chat, "subagents=true", "tool.started");
+    let mut settings = settings("on");
+    settings["SUBAGENTS"] =
+        json!([{"id": "slow", "description": "takes its time", "model": "openai/slow"}]).to_string().into();
+    let (mut world, gate) = (World::with(settings), Gate::new());
+    world.model.script("slow", Script::new().tool("a", "echo", json!({"text": "hi"})));
+    // The kill repeats the request.
+    for _ in 0..2 {
+        world.model.script("slow", Script::new().hold(&gate).say("done"));
+    }
+    let chat = demo(&world.server.client(), "shown-live");
+    let task = json!({"agent_id": "slow", "task": "Take your time.", "timeout_seconds": 0});
+    chat.say(&format!("/tool agent_spawn {task}"));
+    let stream = |chat: &Chat, query: &str| chat.client.stream(&chat.path(&format!("/events?{query}")));
+    let before = read_until(stream(&chat, "subagents=true"), "tool.started");
     let task = tasks(&chat)[0].clone();
     let id = task["id"].as_str().unwrap();
-    let source = json!({"session": task["session"], "agent": "general-purpose", "call_id": task["call_id"],
-        "task": id});
+    let source = json!({"session": task["session"], "agent": "slow", "call_id": task["call_id"], "task": id});
     let is_source = |event: &&Value| event["type"] == "subagent.event" && event["source"] == source;
     assert!(before.iter().any(|event| is_source(&event)), "{before:?}");
     let last = before.iter().filter_map(|event| event["seq"].as_u64()).max().unwrap();
-    server.restart();
-    let chat = Chat::new(server.client(), "shown-live");
-    let after = read_until(&chat, &format!("subagents=true&after={last}"), "turn.completed");
+    gate.reached();
+    world.server.restart();
+    let chat = Chat::new(world.server.client(), "shown-live");
+    let stream = stream(&chat, &format!("subagents=true&after={last}"));
+    gate.open();
+    let after = read_until(stream, "turn.completed");
     assert!(after.iter().filter_map(|event| event["seq"].as_u64()).all(|seq| seq > last), "{after:?}");
     let child = Chat::new(chat.client.clone(), task["session"].as_str().unwrap());
     let logged: Vec<Value> = child.log().into_iter().filter(|record| record["turn"] == id).collect();
