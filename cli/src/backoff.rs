@@ -21,7 +21,7 @@ pub async fn back_off(failures: u32, error: &Error) {
 /// Repeats an attempt until the server has decided about it. `on_lost` gets each error after which it is repeated.
 ///
 /// # Errors
-/// What the server refuses.
+/// What the server refuses, and a response of another form.
 pub async fn insist<T>(
     mut attempt: impl AsyncFnMut() -> Result<T>,
     mut on_lost: impl FnMut(&Error),

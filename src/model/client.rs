@@ -167,6 +167,7 @@ pub(super) async fn read_whole(mut body: Body) -> Result<Bytes, ModelError> {
     Ok(whole.into())
 }
 
+/// Streams the events of a response. `open` sends the request and completes when the head of the response has arrived.
 fn stream_response(
     open: LocalBoxFuture<'static, Result<Body, ModelError>>,
     read_ahead: ReadAhead,

@@ -147,8 +147,13 @@ impl<'a> Life<'a> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "{:#}", self.client.get(&self.path("")).expect(200));
-            let left = self.runner.try_wait().unwrap();
-            assert_eq!(left, None, "the runner: {}", fs::read_to_string(errors(&self.cli)).unwrap());
+            let ended = self.runner.try_wait().unwrap();
+            assert_eq!(
+                ended,
+                None,
+                "the runner has ended: {}",
+                fs::read_to_string(errors(&self.cli)).unwrap()
+            );
             let records = log::lines(&self.client, &self.path(&format!("/events?after={seq}")));
             seq = records.last().map_or(seq, |record| record["seq"].as_u64().unwrap());
             if let Some(kill) = next.filter(|kill| kill.after <= seq) {
@@ -305,7 +310,7 @@ fn runner(cli: &Agentctl, id: &str) -> Child {
     cli.command(&args).stdout(Stdio::null()).stderr(errors).spawn().unwrap()
 }
 
-/// Returns the file with what the runner says about errors.
+/// Returns the file to which the runner writes its errors.
 fn errors(cli: &Agentctl) -> PathBuf {
     cli.folder().join("errors")
 }

@@ -295,7 +295,7 @@ fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
 }
 
 #[test]
-fn a_runner_that_starts_before_its_server_serves_as_soon_as_that_is_there() {
+fn a_runner_that_starts_before_its_server_waits_for_it() {
     let mut server = Server::start(json!({}));
     let project = Project::new(&server, "runner-early");
     if !project.has_sandbox() {
