@@ -41,7 +41,7 @@ export function without(response, name) {
 const SMALL_BODY = 16 * 1024;
 
 /**
- * Passes a request on to an object, with `value` in the header `name` and without credentials. The copy keeps the abort
+ * Passes a request on to an object, with `value` in the header `name` and without credentials. It keeps the abort
  * signal, and the URL and the body unless others are given. `target` is a path with a query.
  */
 export function forward(namespace, object, request, target, name, value, body) {
@@ -57,6 +57,5 @@ export function forward(namespace, object, request, target, name, value, body) {
     const { method, signal } = request;
     from = new Request(new URL(target, request.url), body === undefined ? request : { method, signal });
   }
-  const copy = new Request(from, body === undefined ? { headers: all } : { headers: all, body: passed });
-  return namespace.getByName(object).fetch(copy);
+  return namespace.getByName(object).fetch(from, body === undefined ? { headers: all } : { headers: all, body: passed });
 }
