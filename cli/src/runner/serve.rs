@@ -13,7 +13,7 @@ use crate::{
     waits::Wait,
     wire::Pending,
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use std::{cell::RefCell, path::Path, pin::pin, time::Duration};
 use uuid::Uuid;
@@ -232,7 +232,8 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             body["args_hash"] = hash.as_str().into();
         }
         let request = || self.api.post(&path).header("prefer", "respond-async").body_json(&body);
-        match insist(async || request().send().await, |error| (self.show)(News::Lost(error))).await {
+        let attempt = async || request().json::<IgnoredAny>().await;
+        match insist(attempt, |error| (self.show)(News::Lost(error))).await {
             Ok(_) => (self.show)(News::Answered(key, answer)),
             // It is too large, together with other answers.
             Err(error) if is_invalid(&error) && matches!(answer, Answer::Answer(_)) => {
