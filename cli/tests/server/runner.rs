@@ -4,13 +4,14 @@
 
 use crate::{
     agentctl::Agentctl,
-    support::{Chat, PATIENCE, Server, shared},
+    support::{Chat, PATIENCE, Server, http::receive, shared},
     terminal::{CTRL_C, Terminal},
 };
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::mpsc,
@@ -291,6 +292,40 @@ fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
     assert_eq!(project.outcomes(), ["finished\n"]);
     assert_eq!(project.file("count"), "ran\n");
     until("the journal is empty", || fs::metadata(&journal).unwrap().len() == 0);
+    kill(runner);
+}
+
+/// A proxy may respond for the server, for example with a page for signing in.
+#[test]
+fn a_page_is_no_receipt_for_an_answer() {
+    let mut server = Server::start(json!({}));
+    let project = Project::new(&server, "runner-page");
+    if !project.has_sandbox() {
+        return;
+    }
+    let release = project.root.join("release");
+    assert!(Command::new("mkfifo").arg(&release).status().unwrap().success());
+    let (mut runner, alive) = project.begin("cat release; echo finished");
+    server.kill();
+    let proxy = TcpListener::bind(server.address()).unwrap();
+    fs::write(&release, "").unwrap();
+    alive.ended();
+    let answer =
+        proxy.incoming().filter_map(|stream| receive(stream.unwrap()).ok()).find_map(|mut request| {
+            let is_answer = request.first.contains("/answers/");
+            let status = if is_answer { "200 OK" } else { "503 Service Unavailable" };
+            let page = format!("HTTP/1.1 {status}\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>");
+            // The runner may have left.
+            let _ = request.stream.write_all(page.as_bytes());
+            is_answer.then_some(request)
+        });
+    assert!(answer.is_some());
+    until("the runner has ended", || runner.try_wait().unwrap().is_some_and(|status| !status.success()));
+    drop(proxy);
+    server.restart();
+    let runner = project.runner(&[]);
+    assert_eq!(project.outcomes(), ["finished\n"]);
+    assert_eq!(project.file("count"), "ran\n");
     kill(runner);
 }
 
