@@ -2,10 +2,11 @@
 // something to do.
 
 /**
- * How long a model's stream is left to arrive after a delivery, in milliseconds. Text that grows 40 times a second seems to
- * grow steadily.
+ * How long a model's stream is left to arrive after a delivery, in milliseconds. Text that grows 20 times a second seems to
+ * grow steadily, and each delivery costs about 0.3 milliseconds of CPU time (measured): with 25 instead of 50, a reply of 50
+ * tokens, 12 milliseconds apart, costs 4 more.
  */
-const WINDOW = 25;
+const WINDOW = 50;
 /** Size of the runtime's largest chunk, in bytes: after such a chunk, more is waiting. */
 const FULL_CHUNK = 4096;
 /** Number of unsent bytes at which writing pauses. */
