@@ -22,12 +22,15 @@ fn limit(column: &str, default: Option<u64>) -> String {
 
 /// Returns an expression for the limit of the tenant `?1` that a write exceeds, or NULL. `files`, `rows` and `bytes` are
 /// expressions for what the write adds.
+///
+/// The row is not joined on `s.tenant = ?1`: SQLite would prepare the statement anew for each execution, because the plan
+/// of an outer join may depend on the value of the parameter.
 fn quota(defaults: &StorageLimits, files: &str, rows: &str, bytes: &str) -> String {
     format!(
         "(SELECT CASE WHEN {files} > 0 AND coalesce(s.files, 0) + {files} > {} THEN 'files' \
          WHEN {rows} > 0 AND coalesce(s.memory_rows, 0) + {rows} > {} THEN 'memory_rows' \
          WHEN {bytes} > 0 AND coalesce(s.file_bytes + s.memory_bytes, 0) + {bytes} > {} THEN 'storage_bytes' END \
-         FROM (SELECT 1) LEFT JOIN tenant_storage AS s ON s.tenant = ?1)",
+         FROM (SELECT ?1 AS tenant) LEFT JOIN tenant_storage AS s USING (tenant))",
         limit("max_files", defaults.files),
         limit("max_memory_rows", defaults.memory_rows),
         limit("max_bytes", defaults.storage_bytes),
