@@ -21,8 +21,8 @@ pub struct HttpRequest {
     pub read_ahead: Option<ReadAhead>,
 }
 
-/// Lets the platform read a stream ahead, and deliver together what arrives within some milliseconds, once the caller has
-/// what must not wait. Nothing limits how much is read ahead, so it is only for servers that the operator has chosen.
+/// Lets the platform read a stream ahead, and deliver together what arrives within a short time (50 milliseconds on
+/// Cloudflare), once the caller has what must not wait. Nothing limits how much is read ahead, so it is only for servers that the operator has chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadAhead(Rc<Cell<bool>>);
 

@@ -13,7 +13,7 @@ use crate::{
     waits::Wait,
     wire::Pending,
 };
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{cell::RefCell, path::Path, pin::pin, time::Duration};
 use uuid::Uuid;
@@ -57,6 +57,13 @@ pub enum News<'a> {
 struct Stored {
     #[serde(rename = "ref")]
     artifact: String,
+}
+
+/// The server's response to an answer. The response of a proxy has no `turn_id`.
+#[derive(Deserialize)]
+struct Receipt {
+    #[serde(rename = "turn_id")]
+    _turn_id: String,
 }
 
 /// A call that this machine has claimed.
@@ -232,7 +239,7 @@ impl<'a, S: Source, N: FnMut(News<'_>)> Server<'a, S, N> {
             body["args_hash"] = hash.as_str().into();
         }
         let request = || self.api.post(&path).header("prefer", "respond-async").body_json(&body);
-        let attempt = async || request().json::<IgnoredAny>().await;
+        let attempt = async || request().json::<Receipt>().await;
         match insist(attempt, |error| (self.show)(News::Lost(error))).await {
             Ok(_) => (self.show)(News::Answered(key, answer)),
             // It is too large, together with other answers.
