@@ -297,7 +297,7 @@ fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
 
 /// A proxy may respond for the server.
 #[test]
-fn a_proxys_response_is_no_receipt_for_an_answer() {
+fn a_response_of_a_proxy_is_no_receipt_for_an_answer() {
     let mut server = Server::start(json!({}));
     let project = Project::new(&server, "runner-page");
     if !project.has_sandbox() {
