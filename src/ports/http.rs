@@ -22,7 +22,8 @@ pub struct HttpRequest {
 }
 
 /// Lets the platform read a stream ahead, and deliver together what arrives within a short time (50 milliseconds on
-/// Cloudflare), once the caller has what must not wait. Nothing limits how much is read ahead, so it is only for servers that the operator has chosen.
+/// Cloudflare), once the caller has what must not wait. Nothing limits how much is read ahead, so it is only for servers
+/// that the operator has chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadAhead(Rc<Cell<bool>>);
 

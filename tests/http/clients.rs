@@ -31,7 +31,7 @@ pub fn run_against(server: &Server, folder: &str, file: &str) {
 fn run_with(server: &Server, folder: &str, file: &str, variables: &[(&str, &str)]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     // A test that fails may leave a connection open, which would keep Node running. Node applies the timeout, in
-    // milliseconds, to the file as a whole, too: the tests of the page together take 90 seconds on an idle machine.
+    // milliseconds, also to all tests of the file together: those of the page take 90 seconds on an idle machine.
     let limits = ["--test-timeout=600000", "--test-force-exit"];
     let arguments = [&["--test", "--test-reporter=spec"], &limits[..], &[file]].concat();
     execute(server, &node(folder), &arguments, &root.join(folder), variables);

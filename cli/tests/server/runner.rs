@@ -145,7 +145,7 @@ impl Alive {
 fn within_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(work()));
-    receiver.recv_timeout(PATIENCE).expect("the command does what the test waits for")
+    receiver.recv_timeout(PATIENCE).expect("what the test waits for happens")
 }
 
 fn signal(child: &Child, name: &str) {
@@ -299,7 +299,7 @@ fn an_answer_that_a_killed_runner_could_not_send_is_sent_by_the_next() {
 #[test]
 fn a_response_of_a_proxy_is_no_receipt_for_an_answer() {
     let mut server = Server::start(json!({}));
-    let project = Project::new(&server, "runner-page");
+    let project = Project::new(&server, "runner-proxy");
     if !project.has_sandbox() {
         return;
     }
@@ -310,9 +310,7 @@ fn a_response_of_a_proxy_is_no_receipt_for_an_answer() {
     let proxy = TcpListener::bind(server.address()).unwrap();
     fs::write(&release, "").unwrap();
     alive.ended();
-    let (answered, answer) = mpsc::channel();
-    // Ends after the answer, so that the server can listen here again.
-    let proxy = thread::spawn(move || {
+    within_time(move || {
         for mut request in proxy.incoming().filter_map(|stream| receive(stream.unwrap()).ok()) {
             let is_answer = request.first.contains("/answers/");
             let status = if is_answer { "200 OK" } else { "503 Service Unavailable" };
@@ -320,12 +318,10 @@ fn a_response_of_a_proxy_is_no_receipt_for_an_answer() {
             // The runner may have left.
             let _ = request.stream.write_all(response.as_bytes());
             if is_answer {
-                return answered.send(()).unwrap();
+                break;
             }
         }
     });
-    answer.recv_timeout(PATIENCE).expect("the runner sends its answer");
-    proxy.join().unwrap();
     until("the runner has ended", || runner.try_wait().unwrap().is_some_and(|status| !status.success()));
     server.restart();
     let runner = project.runner(&[]);

@@ -41,9 +41,8 @@ export function without(response, name) {
 const SMALL_BODY = 16 * 1024;
 
 /**
- * Passes a request on to an object, with `value` in the header `name` and without credentials. The new
- * request has the abort signal, the URL and the body of `request`, unless another URL or body is given. `target` is a path
- * with a query.
+ * Passes a request on to an object, with `value` in the header `name` and without credentials. The new request has the
+ * abort signal of `request`, and its URL and its body unless others are given. `target` is a path with a query.
  */
 export function forward(namespace, object, request, target, name, value, body) {
   // The runtime keeps bytes until the response begins, in case of a redirect, which is as long as a turn may take. It does
