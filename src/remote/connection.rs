@@ -16,7 +16,7 @@ use std::{rc::Rc, time::Duration};
 /// Maximum size of a response, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 /// Maximum time for a request about a task.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most characters of an agent's error.
 const MAX_CAUSE: usize = 500;
 /// The code of an agent that cannot stream, and of one that expects no answer to a task.

@@ -1,6 +1,6 @@
 //! A remote agent as the model of a subagent's session.
 
-use super::connection::{Connection, Failed, Results};
+use super::connection::{Connection, Failed, Results, TIMEOUT};
 use super::ports::RemotePorts;
 use super::task::{State, Task};
 use crate::ports::{Model, Unfinished, outbound::Endpoint, within};
@@ -8,9 +8,13 @@ use crate::types::{
     FinishReason, Invalid, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse,
     Part, RemoteAgent, Role, Usage,
 };
-use futures::stream::{self, LocalBoxStream, StreamExt};
+use futures::{
+    FutureExt,
+    future::LocalBoxFuture,
+    stream::{self, LocalBoxStream, StreamExt},
+};
 use serde_json::{Value, json};
-use std::{rc::Rc, time::Duration};
+use std::{mem, rc::Rc, time::Duration};
 
 /// Time before a request is repeated for the first time. It doubles each time.
 const DELAY: Duration = Duration::from_secs(1);
@@ -24,8 +28,8 @@ const KEPT: &str = "remote_agent";
 /// A remote agent. Its responses are the texts of its tasks.
 ///
 /// The time of a task is limited by the deadline of its turn. When the connection is lost, the state of the task is asked
-/// for until the task has ended. When the response is no longer wanted, the task is canceled. After a restart of this
-/// server, the message is sent again with the same id and the same `Idempotency-Key`; a remote agent that heeds neither does
+/// for until the task has ended. When the response is no longer wanted, the task is canceled, as soon as its id is known.
+/// After a restart of this server, the message is sent again with the same id and the same `Idempotency-Key`; a remote agent that heeds neither does
 /// the task twice.
 pub struct RemoteModel {
     url: String,
@@ -114,6 +118,11 @@ enum Phase {
         method: &'static str,
         delay: Duration,
     },
+    Sending {
+        method: &'static str,
+        delay: Duration,
+        sent: LocalBoxFuture<'static, Result<Results, Failed>>,
+    },
     Reading(&'static str, Box<Results>),
     /// The stream has ended, and the task has not.
     Polling(Duration),
@@ -153,19 +162,21 @@ impl Work {
         let clock = Rc::clone(&self.connection.ports.clock);
         let text = match &mut self.phase {
             Phase::Start { method, delay } => {
-                let (method, wait) = (*method, *delay);
-                *delay = (wait * 2).min(MAX_DELAY);
-                // The id of the task is known early, so that it can be canceled.
-                let configuration = json!({"returnImmediately": method == WHOLE});
-                let params = json!({"message": self.message, "configuration": configuration});
-                match self.connection.open(method, &params, self.message["messageId"].as_str()).await {
+                let (method, delay) = (*method, *delay);
+                self.phase = Phase::Sending { method, delay, sent: self.send(method) };
+                return Ok(String::new());
+            }
+            Phase::Sending { method, delay, sent } => {
+                let (method, delay) = (*method, *delay);
+                match sent.await {
                     Ok(results) => {
                         self.task.redaction = results.redaction.clone();
                         self.phase = Phase::Reading(method, Box::new(results));
                     }
                     // The request before a restart is being worked on. Its result comes with the same key.
                     Err(Failed::Busy(retry_after)) => {
-                        clock.sleep(retry_after.unwrap_or(wait).clamp(DELAY, MAX_DELAY)).await;
+                        self.phase = Phase::Start { method, delay: (delay * 2).min(MAX_DELAY) };
+                        clock.sleep(retry_after.unwrap_or(delay).clamp(DELAY, MAX_DELAY)).await;
                     }
                     Err(failed) => return Err(failed),
                 }
@@ -219,6 +230,18 @@ impl Work {
         Ok(text)
     }
 
+    /// Sends the message.
+    fn send(&self, method: &'static str) -> LocalBoxFuture<'static, Result<Results, Failed>> {
+        let (connection, message) = (Rc::clone(&self.connection), self.message.clone());
+        async move {
+            // The id of the task is known early, so that it can be canceled.
+            let configuration = json!({"returnImmediately": method == WHOLE});
+            let params = json!({"message": message, "configuration": configuration});
+            connection.open(method, &params, message["messageId"].as_str()).await
+        }
+        .boxed_local()
+    }
+
     /// Returns the task whose question the message answers.
     fn answered(&self) -> Option<String> {
         self.message.get("taskId").and_then(Value::as_str).map(str::to_owned)
@@ -252,9 +275,35 @@ impl Work {
 impl Drop for Work {
     /// Cancels the task if its result is no longer wanted.
     fn drop(&mut self) {
-        if let Some(id) = self.task.id.take().filter(|_| self.task.state == State::Open) {
-            let connection = Rc::clone(&self.connection);
-            (self.connection.ports.spawn)(Box::pin(async move { connection.cancel(&id).await }));
+        let (id, phase) = (self.task.id.take(), mem::replace(&mut self.phase, Phase::Done));
+        let may_work = id.is_some() || matches!(phase, Phase::Sending { .. } | Phase::Reading(..));
+        if self.task.state != State::Open || !may_work {
+            return;
         }
+        let connection = Rc::clone(&self.connection);
+        (self.connection.ports.spawn)(Box::pin(async move {
+            let id = match id {
+                Some(id) => Some(id),
+                // The agent has the message, and works on a task that only it knows.
+                None => within(&*connection.ports.clock, TIMEOUT, begun(phase)).await.ok().flatten(),
+            };
+            if let Some(id) = id {
+                connection.cancel(&id).await;
+            }
+        }));
     }
+}
+
+/// Waits for the id of the task that a message has begun. Returns `None` if there is no such task, or if it has ended.
+async fn begun(phase: Phase) -> Option<String> {
+    let mut results = match phase {
+        Phase::Sending { sent, .. } => sent.await.ok()?,
+        Phase::Reading(_, results) => *results,
+        _ => return None,
+    };
+    let mut task = Task::default();
+    while task.id.is_none() {
+        task.apply(results.update(false).await.ok()??);
+    }
+    task.id.filter(|_| task.state == State::Open)
 }

@@ -1,6 +1,9 @@
 use super::{RemoteModel, RemotePorts};
 use crate::platform::in_memory::{ManualClock, ScriptedHttp};
-use crate::ports::{AllowedHosts, HttpRequest, Model, Secrets, directory::DirectoryError};
+use crate::ports::{
+    AllowedHosts, Clock, Http, HttpError, HttpRequest, HttpResponse, Model, Secrets,
+    directory::DirectoryError,
+};
 use crate::types::{
     Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Part, RemoteAgent, Role,
     TenantId, Timestamp, TurnId,
@@ -24,8 +27,24 @@ impl Secrets for Vault {
 
 type Events = LocalBoxStream<'static, Result<ModelEvent, ModelError>>;
 
+/// Responds late: with the headers after this time, and with the body after this time again.
+struct Late(Rc<ScriptedHttp>, ManualClock, Duration);
+
+#[async_trait(?Send)]
+impl Http for Late {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let Self(http, clock, latency) = self;
+        let response = http.send(request).await;
+        clock.sleep(*latency).await;
+        let HttpResponse { status, headers, body } = response?;
+        let body = clock.sleep(*latency).map(|()| body).flatten_stream().boxed_local();
+        Ok(HttpResponse { status, headers, body })
+    }
+}
+
 struct Stage {
     http: Rc<ScriptedHttp>,
+    latency: Duration,
     clock: ManualClock,
     spawned: Rc<RefCell<Vec<LocalBoxFuture<'static, ()>>>>,
 }
@@ -33,7 +52,7 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let clock = ManualClock::at(Timestamp(1_000_000));
-        Self { http: Rc::default(), clock, spawned: Rc::default() }
+        Self { http: Rc::default(), latency: Duration::ZERO, clock, spawned: Rc::default() }
     }
 
     /// Queues a stream of these results.
@@ -52,7 +71,7 @@ impl Stage {
                 .unwrap();
         let spawned = Rc::clone(&self.spawned);
         let ports = RemotePorts {
-            http: self.http.clone(),
+            http: Rc::new(Late(Rc::clone(&self.http), self.clock.clone(), self.latency)),
             secrets: Rc::new(Vault),
             clock: Rc::new(self.clock.clone()),
             hosts: AllowedHosts::parse("*"),
@@ -376,6 +395,32 @@ fn a_task_whose_result_is_not_wanted_is_canceled() {
     spawned.into_iter().for_each(block_on);
     let (body, _) = stage.sent().pop().unwrap();
     assert_eq!((&body["method"], &body["params"]["id"]), (&json!("CancelTask"), &json!("t1")));
+}
+
+#[test]
+fn a_task_that_is_not_wanted_before_its_id_is_known_is_canceled() {
+    // While the message is sent, and while the first event is awaited.
+    for waited in [0, 1] {
+        let stage = Stage { latency: Duration::from_secs(1), ..Stage::new() };
+        stage.streams(&[json!({"task": task("TASK_STATE_WORKING")})]);
+        let mut events = stage.start(json!({}), asked());
+        for _ in 0..waited {
+            assert!(events.next().now_or_never().is_none());
+            stage.clock.advance(Duration::from_secs(1));
+        }
+        assert!(events.next().now_or_never().is_none());
+        drop(events);
+        stage.responds(&task("TASK_STATE_CANCELED"));
+        let mut spawned: Vec<_> = stage.spawned.borrow_mut().drain(..).collect();
+        for _ in 0..5 {
+            spawned.retain_mut(|work| work.now_or_never().is_none());
+            stage.clock.advance(Duration::from_secs(1));
+        }
+        assert!(spawned.is_empty());
+        let sent: Vec<_> = stage.sent().into_iter().map(|(body, _)| body).collect();
+        assert_eq!(sent.len(), 2, "after {waited} s");
+        assert_eq!((&sent[1]["method"], &sent[1]["params"]["id"]), (&json!("CancelTask"), &json!("t1")));
+    }
 }
 
 #[test]
