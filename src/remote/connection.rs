@@ -17,6 +17,12 @@ use std::{rc::Rc, time::Duration};
 const MAX_BYTES: usize = 16 << 20;
 /// Maximum time for a request about a task.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time before a request is repeated for the first time. It doubles each time.
+pub(super) const DELAY: Duration = Duration::from_secs(1);
+/// Most time between two such requests.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
+/// How often the cancellation of a task is tried.
+const CANCEL_ATTEMPTS: u32 = 10;
 /// Most characters of an agent's error.
 const MAX_CAUSE: usize = 500;
 /// The code of an agent that cannot stream, and of one that expects no answer to a task.
@@ -115,8 +121,8 @@ impl From<EndpointError> for Failed {
 }
 
 impl Connection {
-    /// Sends a request. A repetition has the same `key`.
-    pub async fn open(&self, method: &str, params: &Value, key: Option<&str>) -> Result<Results, Failed> {
+    /// Prepares a request, without sending anything. A repetition has the same `key`.
+    pub async fn prepare(&self, method: &str, params: &Value, key: Option<&str>) -> Result<Prepared, Failed> {
         let endpoint = self.endpoint.as_ref().as_ref().map_err(refused)?;
         let target = endpoint.target(&*self.ports.secrets, &self.tenant, &self.ports.hosts).await?;
         let own = [
@@ -134,12 +140,15 @@ impl Connection {
         let body = Some(Bytes::from(body.to_string()));
         let request =
             HttpRequest { method: "POST", url: target.url, headers, body, ..HttpRequest::default() };
+        Ok(Prepared { request, redaction: target.redaction })
+    }
+
+    /// Sends a request.
+    pub async fn send(&self, prepared: Prepared) -> Result<Results, Failed> {
+        let Prepared { request, redaction } = prepared;
         let response = self.ports.http.send(request).await?;
         match response.status {
-            200..300 => {
-                let messages = JsonMessages::new(response, MAX_BYTES);
-                Ok(Results { messages, redaction: target.redaction })
-            }
+            200..300 => Ok(Results { messages: JsonMessages::new(response, MAX_BYTES), redaction }),
             409 => Err(Failed::Busy(retry_after(&response))),
             _ => Err(refusal(&response).into()),
         }
@@ -150,15 +159,25 @@ impl Connection {
         serde_json::from_value(self.ask("GetTask", id).await?).map_err(|_| malformed())
     }
 
-    /// Cancels a task. Whether the agent does so is its own decision.
+    /// Cancels a task. Whether the agent does so is its own decision. While the agent cannot be reached, repeats the request
+    /// for some minutes.
     pub async fn cancel(&self, id: &str) {
-        drop(self.ask("CancelTask", id).await);
+        for attempt in 0..CANCEL_ATTEMPTS {
+            if attempt > 0 {
+                self.ports.clock.sleep((DELAY * 2_u32.pow(attempt - 1)).min(MAX_DELAY)).await;
+            }
+            match self.ask("CancelTask", id).await {
+                Err(failed) if failed.may_pass() => {}
+                _ => return,
+            }
+        }
     }
 
     /// Sends a request about a task. Returns its result.
     async fn ask(&self, method: &str, id: &str) -> Result<Value, Failed> {
         let asked = async {
-            let mut results = self.open(method, &json!({ "id": id }), None).await?;
+            let request = self.prepare(method, &json!({ "id": id }), None).await?;
+            let mut results = self.send(request).await?;
             results.next().await?.ok_or(Failed::Lost)
         };
         within(&*self.ports.clock, TIMEOUT, asked).await.unwrap_or(Err(Failed::Lost))
@@ -186,6 +205,12 @@ fn refusal(response: &HttpResponse) -> ModelError {
         should_retry: Some(matches!(status, 429 | 503)),
         ..ModelError::new(kind, format!("the remote agent answered with status {status}"))
     }
+}
+
+/// A request that was not sent yet.
+pub(super) struct Prepared {
+    request: HttpRequest,
+    redaction: Redaction,
 }
 
 /// The results of a response: one, or those of a stream.

@@ -1,6 +1,6 @@
 //! A remote agent as the model of a subagent's session.
 
-use super::connection::{Connection, Failed, Results, TIMEOUT};
+use super::connection::{Connection, DELAY, Failed, MAX_DELAY, Results, TIMEOUT};
 use super::ports::RemotePorts;
 use super::task::{State, Task};
 use crate::ports::{Model, Unfinished, outbound::Endpoint, within};
@@ -16,10 +16,6 @@ use futures::{
 use serde_json::{Value, json};
 use std::{mem, rc::Rc, time::Duration};
 
-/// Time before a request is repeated for the first time. It doubles each time.
-const DELAY: Duration = Duration::from_secs(1);
-/// Most time between two such requests.
-const MAX_DELAY: Duration = Duration::from_secs(30);
 /// How long a stream may be silent before its task is asked for.
 const SILENCE: Duration = Duration::from_mins(2);
 /// The key of what a reply keeps of the remote conversation.
@@ -163,7 +159,14 @@ impl Work {
         let text = match &mut self.phase {
             Phase::Start { method, delay } => {
                 let (method, delay) = (*method, *delay);
-                self.phase = Phase::Sending { method, delay, sent: self.send(method) };
+                // The id of the task is known early, so that it can be canceled.
+                let configuration = json!({"returnImmediately": method == WHOLE});
+                let params = json!({"message": self.message, "configuration": configuration});
+                let key = self.message["messageId"].as_str();
+                let prepared = self.connection.prepare(method, &params, key).await?;
+                let connection = Rc::clone(&self.connection);
+                let sent = async move { connection.send(prepared).await }.boxed_local();
+                self.phase = Phase::Sending { method, delay, sent };
                 return Ok(String::new());
             }
             Phase::Sending { method, delay, sent } => {
@@ -230,18 +233,6 @@ impl Work {
         Ok(text)
     }
 
-    /// Sends the message.
-    fn send(&self, method: &'static str) -> LocalBoxFuture<'static, Result<Results, Failed>> {
-        let (connection, message) = (Rc::clone(&self.connection), self.message.clone());
-        async move {
-            // The id of the task is known early, so that it can be canceled.
-            let configuration = json!({"returnImmediately": method == WHOLE});
-            let params = json!({"message": message, "configuration": configuration});
-            connection.open(method, &params, message["messageId"].as_str()).await
-        }
-        .boxed_local()
-    }
-
     /// Returns the task whose question the message answers.
     fn answered(&self) -> Option<String> {
         self.message.get("taskId").and_then(Value::as_str).map(str::to_owned)
@@ -275,12 +266,13 @@ impl Work {
 impl Drop for Work {
     /// Cancels the task if its result is no longer wanted.
     fn drop(&mut self) {
-        let (id, phase) = (self.task.id.take(), mem::replace(&mut self.phase, Phase::Done));
-        let may_work = id.is_some() || matches!(phase, Phase::Sending { .. } | Phase::Reading(..));
-        if self.task.state != State::Open || !may_work {
+        let phase = mem::replace(&mut self.phase, Phase::Done);
+        let id = self.task.id.take();
+        let was_sent = id.is_some() || matches!(phase, Phase::Sending { .. } | Phase::Reading(..));
+        if self.task.state != State::Open || !was_sent {
             return;
         }
-        let connection = Rc::clone(&self.connection);
+        let (id, connection) = (id.or_else(|| self.answered()), Rc::clone(&self.connection));
         (self.connection.ports.spawn)(Box::pin(async move {
             let id = match id {
                 Some(id) => Some(id),

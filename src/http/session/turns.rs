@@ -213,16 +213,18 @@ fn replay(
         }
         StoredResponse::Turn(turn) => turn,
     };
-    let view = session.turn(&turn)?.filter(|turn| turn.status != TurnStatus::Running);
+    let view = session.turn(&turn)?;
+    if let (Some(_), ResponseMode::Face(format)) = (&view, mode) {
+        // Also while the turn runs: clients of other protocols do not wait and ask again.
+        let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format), 0)?;
+        return Ok(Replayed::Turn(subscription, Rc::clone(session)));
+    }
+    let view = view.filter(|turn| turn.status != TurnStatus::Running);
     let Some(view) = view else { return Err(idempotency::in_progress()) };
     let response = match mode {
         ResponseMode::Stream => {
             let interest = Interest { turn: Some(turn), until_idle: false };
             feed::response(feed::sse(call, session, Cursor::default(), interest)?, "text/event-stream")
-        }
-        ResponseMode::Face(format) => {
-            let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format), 0)?;
-            return Ok(Replayed::Turn(subscription, Rc::clone(session)));
         }
         _ => response::json(StatusCode::OK, &TurnAnswer::from(view))?,
     };
