@@ -163,3 +163,33 @@ fn usage_survives_a_deleted_session_and_ends_with_its_tenant() {
     client.delete(&chat.path("")).expect(204);
     assert_eq!(client.get("/v1/usage").expect(200)["total"]["turns"], 1);
 }
+
+#[test]
+fn a_stream_of_changes_whose_client_has_left_does_not_count() {
+    let client = tenant("watched", &json!({}));
+    let client =
+        client.with_header("content-type", "application/json").with_header("accept", "text/event-stream");
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
+    let listen =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).to_string();
+    let client = client
+        .with_header("mcp-protocol-version", "2026-07-28")
+        .with_header("mcp-method", "subscriptions/listen");
+    // Reads the head of the response, and leaves.
+    let visit = || client.open("POST", "/mcp", listen.as_bytes()).status;
+    let (deadline, mut visits) = (Instant::now() + Duration::from_secs(60), Vec::new());
+    while visits.iter().filter(|status| **status == 200).count() < 21 {
+        let status = visit();
+        assert!(matches!(status, 200 | 429), "{status}");
+        assert!(Instant::now() < deadline, "{visits:?}");
+        visits.push(status);
+        if status == 429 {
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+}

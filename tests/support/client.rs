@@ -112,8 +112,9 @@ impl Client {
         self.with_header("content-type", "application/json")
     }
 
+    /// Sends any method with any bytes, and reads the head of the response. Dropping the rest closes the connection.
     #[track_caller]
-    fn open(&self, method: &str, path: &str, body: &[u8]) -> http::Incoming {
+    pub fn open(&self, method: &str, path: &str, body: &[u8]) -> http::Incoming {
         http::send(self.address, method, path, &self.headers, body)
             .unwrap_or_else(|e| panic!("{method} {path}: {e}"))
     }

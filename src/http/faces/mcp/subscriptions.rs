@@ -13,7 +13,7 @@ use crate::http::session::feed;
 use crate::http::stream_caller::StreamCaller;
 use crate::ports::{Clock, filesystem::FileResult};
 use crate::session::hub::Interrupted;
-use crate::types::{FilePath, Problem, TenantId};
+use crate::types::{FilePath, Problem, TenantId, Timestamp};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::{
@@ -23,7 +23,11 @@ use futures::{
 };
 use serde_json::{Value, json};
 use std::time::Duration;
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::{Rc, Weak},
+};
 
 /// Most files of a stream. With two queries for each file and look, a stream makes at most 800 queries; the platform
 /// permits a request 1,000.
@@ -32,6 +36,8 @@ const MAX_FILES: usize = 10;
 const LOOKS: u32 = 40;
 /// The time before each look.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// How long after its last look a stream counts as closed. A look takes a few queries.
+const SILENCE: Duration = Duration::from_secs(20);
 /// Maximum number of open streams of a tenant in an isolate. Each makes up to four queries a second.
 const MAX_STREAMS: usize = 20;
 /// Keeps the connection open while nothing changes.
@@ -50,10 +56,10 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
     if filter.contains_key("taskIds") && !asked.reads_tasks() {
         return Err(task::missing().into());
     }
-    let permit = StreamPermit::of(&call.caller.tenant).ok_or_else(|| {
+    let now = call.gateway.clock.now();
+    let permit = StreamPermit::of(&call.caller.tenant, now).ok_or_else(|| {
         let detail = format!("the tenant has {MAX_STREAMS} streams of changes open; close one");
-        let now = call.gateway.clock.now();
-        Problem::rate_limited(&detail, now + INTERVAL * LOOKS, now)
+        Problem::rate_limited(&detail, now + SILENCE, now)
     })?;
     let uris = match filter.get("resourceSubscriptions") {
         None => Vec::new(),
@@ -76,7 +82,7 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
     }
     let watch = Watch {
         id: asked.id.clone(),
-        _permit: permit,
+        permit,
         files,
         left: LOOKS,
         caller: StreamCaller::new(call.caller, call.gateway.credentials(), &call.gateway.clock),
@@ -89,36 +95,32 @@ pub(super) async fn listen(call: &TenantCall<'_>, asked: &Asked) -> Result<Respo
 }
 
 thread_local! {
-    /// Number of open streams by tenant. An isolate has one thread.
-    static STREAMS: RefCell<BTreeMap<TenantId, usize>> = RefCell::default();
+    /// When each open stream of a tenant last looked. An isolate has one thread.
+    static STREAMS: RefCell<BTreeMap<TenantId, Vec<Weak<Cell<Timestamp>>>>> = RefCell::default();
 }
 
-/// The right to have a stream open. Dropping it gives the right back.
-struct StreamPermit(TenantId);
+/// The right to have a stream open, which ends when it is dropped. The platform does not drop a stream whose client has
+/// left, but runs it no longer. So it also ends [`SILENCE`] after the last look.
+struct StreamPermit(Rc<Cell<Timestamp>>);
 
 impl StreamPermit {
     /// Takes one of the tenant's streams; `None` if all are open.
-    fn of(tenant: &TenantId) -> Option<Self> {
+    fn of(tenant: &TenantId, now: Timestamp) -> Option<Self> {
+        let is_open = |last_look: &Weak<Cell<Timestamp>>| {
+            last_look.upgrade().is_some_and(|last_look| now.since(last_look.get()) < SILENCE)
+        };
         STREAMS.with_borrow_mut(|streams| {
+            streams.retain(|_, open| {
+                open.retain(is_open);
+                !open.is_empty()
+            });
             let open = streams.entry(tenant.clone()).or_default();
-            (*open < MAX_STREAMS).then(|| {
-                *open += 1;
-                Self(tenant.clone())
+            (open.len() < MAX_STREAMS).then(|| {
+                let permit = Self(Rc::new(Cell::new(now)));
+                open.push(Rc::downgrade(&permit.0));
+                permit
             })
         })
-    }
-}
-
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        STREAMS.with_borrow_mut(|streams| {
-            if let Some(open) = streams.get_mut(&self.0) {
-                *open -= 1;
-                if *open == 0 {
-                    streams.remove(&self.0);
-                }
-            }
-        });
     }
 }
 
@@ -145,7 +147,7 @@ impl WatchedFile {
 struct Watch {
     /// The id of the request.
     id: Value,
-    _permit: StreamPermit,
+    permit: StreamPermit,
     files: Vec<WatchedFile>,
     /// Number of looks that follow.
     left: u32,
@@ -158,6 +160,7 @@ impl Watch {
     async fn next(mut self) -> Option<(Result<Bytes, Interrupted>, Self)> {
         self.left = self.left.checked_sub(1)?;
         self.clock.sleep(INTERVAL).await;
+        self.permit.0.set(self.clock.now());
         let part = self.look().await;
         if part.is_err() {
             self.left = 0;
@@ -203,11 +206,22 @@ mod tests {
     #[test]
     fn a_tenant_has_few_streams_at_a_time() {
         let (one, other) = (TenantId::from("one"), TenantId::from("other"));
-        let open: Vec<_> = (0..MAX_STREAMS).filter_map(|_| StreamPermit::of(&one)).collect();
+        let of = |tenant, second: u64| StreamPermit::of(tenant, Timestamp(second * 1_000));
+        let open: Vec<_> = (0..MAX_STREAMS).filter_map(|_| of(&one, 0)).collect();
         assert_eq!(open.len(), MAX_STREAMS);
-        assert!(StreamPermit::of(&one).is_none());
-        assert!(StreamPermit::of(&other).is_some());
+        assert!(of(&one, 0).is_none() && of(&other, 0).is_some());
         drop(open);
-        assert!(StreamPermit::of(&one).is_some());
+        assert!(of(&one, 0).is_some());
+    }
+
+    #[test]
+    fn a_stream_that_does_not_look_any_more_is_closed() {
+        let tenant = TenantId::from("left");
+        let of = |second: u64| StreamPermit::of(&tenant, Timestamp(second * 1_000));
+        let open: Vec<_> = (0..MAX_STREAMS).filter_map(|_| of(0)).collect();
+        open[0].0.set(Timestamp(15_000));
+        assert!(of(19).is_none());
+        let later: Vec<_> = (0..MAX_STREAMS).filter_map(|_| of(20)).collect();
+        assert_eq!(later.len(), MAX_STREAMS - 1);
     }
 }
