@@ -11,7 +11,10 @@ use super::{
     messages::send,
     runtime::{ConsoleLog, WorkerClock},
 };
-use crate::ports::{Clock, Inbox, Log, inbox::InboxResult};
+use crate::ports::{
+    Clock, Inbox, Log,
+    inbox::{InboxError, InboxResult},
+};
 use crate::types::{
     AgentId, InboxCall, InboxChanges, InboxFilter, InboxKind, InboxNotice, InboxPosition, TenantId,
     Timestamp, WorkspaceKind,
@@ -22,9 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, time::Duration};
 use wasm_bindgen::JsCast;
-use worker::{
-    Container, DurableObject, Env, Error, ObjectNamespace, Request, Response, Result, State, durable_object,
-};
+use worker::{Container, DurableObject, Env, Error, Request, Response, Result, State, durable_object};
 
 /// The binding of the objects.
 const BINDING: &str = "RUNNER";
@@ -103,23 +104,30 @@ pub struct WakingInbox {
 
 impl WakingInbox {
     /// Wakes the containers of agents for whose calls no runner is there yet.
-    async fn wake(&self, tenant: &TenantId, notice: &InboxNotice) -> Result<()> {
+    ///
+    /// # Errors
+    /// A container could not be woken. A malformed secret is only logged: the call may wait for another runner.
+    async fn wake(&self, tenant: &TenantId, notice: &InboxNotice) -> InboxResult<()> {
         let mut agents: Vec<&AgentId> =
             notice.calls.iter().filter(|call| is_free(call)).map(|call| &call.agent).collect();
         agents.sort();
         agents.dedup();
+        let mut woken = Ok(());
         for agent in agents {
-            if granted(&self.env, tenant, agent)?.is_none() {
+            let grant = granted(&self.env, tenant, agent);
+            if !grant.inspect_err(|error| failed(tenant, error)).is_ok_and(|grant| grant.is_some()) {
                 continue;
             }
-            let objects: ObjectNamespace = self.env.durable_object(BINDING)?;
-            let (tenant, agent) = (tenant.clone(), agent.clone());
             // The ids contain no slash.
             let name = format!("{tenant}/{agent}");
-            let served = Served { tenant, agent, used_at: WorkerClock.now() };
-            send::<()>(&objects, &name, &served).await.map_err(Error::RustError)?;
+            let served = Served { tenant: tenant.clone(), agent: agent.clone(), used_at: WorkerClock.now() };
+            let sent = match self.env.durable_object(BINDING) {
+                Ok(objects) => send::<()>(&objects, &name, &served).await,
+                Err(error) => Err(error.to_string()),
+            };
+            woken = woken.and(sent.map_err(InboxError));
         }
-        Ok(())
+        woken
     }
 }
 
@@ -127,11 +135,9 @@ impl WakingInbox {
 impl Inbox for WakingInbox {
     async fn notify(&self, tenant: &TenantId, notice: &InboxNotice) -> InboxResult<Option<Timestamp>> {
         let newest = self.inbox.notify(tenant, notice).await?;
-        // A call also waits for other runners, so it does not fail if no container can be woken.
-        if newest.is_none()
-            && let Err(error) = self.wake(tenant, notice).await
-        {
-            failed(tenant, &error);
+        if newest.is_none() {
+            // The session notifies again.
+            self.wake(tenant, notice).await?;
         }
         Ok(newest)
     }
