@@ -11,8 +11,11 @@
 import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
 import { dirname, resolve, join } from "node:path";
 import { createInterface } from "node:readline";
-import { Miniflare, convertV4MiniflareOptions } from "miniflare";
+import { createRequire } from "node:module";
 import { parse } from "smol-toml";
+
+// Not imported: Node would first search the 7 MB of this CommonJS module for its exports, which takes a second.
+const { Miniflare, convertV4MiniflareOptions } = createRequire(import.meta.url)("miniflare");
 
 const options = JSON.parse(process.argv[2]);
 const config = parse(readFileSync(options.config, "utf8"));
