@@ -12,42 +12,51 @@ const WINDOW: usize = 16_000;
 /// Number of words of each user message and each response. A tool is called in every tenth turn.
 const WORDS: usize = 60;
 
-pub fn session(report: &mut Report) {
+pub fn sessions(report: &mut Report) {
     eprintln!("a session of {} messages in a window of {WINDOW} tokens", 2 * TURNS);
-    let model = model_server();
     let bindings = json!({
         "COMPACTION_MODEL": "openai/summary",
         "MODEL_WINDOWS": json!({ "openai/bench": WINDOW }).to_string(),
     });
-    let ours = Target::with(&model, &bindings);
+    let model = model_server();
+    for target in Target::versions(&model, &bindings) {
+        session(&target, &model, report);
+    }
+}
+
+fn session(target: &Target, model: &ModelServer, report: &mut Report) {
+    let earlier = model.received().len();
     let mut first = Vec::with_capacity(TURNS);
     for turn in 0..TURNS {
         let tool = if turn % 10 == 9 { "use a tool: " } else { "" };
-        match ours.turn("long", &format!("{tool}{}", words(turn, WORDS))) {
+        match target.turn("long", &format!("{tool}{}", words(turn, WORDS))) {
             Ok(timing) => first.push(timing.first),
-            Err(error) => return report.note("ours", format!("turn {turn} of the long session: {error}")),
+            Err(error) => {
+                return report.note(target.name(), format!("turn {turn} of the long session: {error}"));
+            }
         }
     }
-    let Some(server) = ours.server() else { return };
+    let Some(server) = target.server() else { return };
     let log = log(&server.client());
-    let asked: Vec<Received> = model.received().into_iter().filter(|r| r.model() == "bench").collect();
+    let requests = model.received().into_iter().skip(earlier);
+    let asked: Vec<Received> = requests.filter(|request| request.model() == "bench").collect();
     let most = asked.iter().map(|request| tokens(&request.body)).max().unwrap_or_default();
-    report.value("long session: largest request", most as f64, "tokens");
-    report.value("long session: requests", asked.len() as f64, "");
+    let mut value = |name: &str, value, unit| {
+        report.value(&target.label(&format!("long session: {name}")), value, unit);
+    };
+    value("largest request", most as f64, "tokens");
+    value("requests", asked.len() as f64, "");
     let compactions = log.iter().filter(|record| record["type"] == "compaction.completed");
     let (in_turns, ahead): (Vec<_>, Vec<_>) = compactions.partition(|record| record.get("turn").is_some());
-    report.value("long session: compactions after a reply", ahead.len() as f64, "");
-    report.value("long session: compactions during a turn", in_turns.len() as f64, "");
-    report.value(
-        "long session: requests with a stable prefix, except after a compaction",
-        stable(&asked, ahead.len() + in_turns.len()),
-        "%",
-    );
+    value("compactions after a reply", ahead.len() as f64, "");
+    value("compactions during a turn", in_turns.len() as f64, "");
+    let stable = stable(&asked, ahead.len() + in_turns.len());
+    value("requests with a stable prefix, except after a compaction", stable, "%");
     // The cost of compaction is the difference between turns right after or during one and all other turns.
     let (during, without) = split(&log, &first);
     let p95 = |times: &[Duration]| percentile(times.iter().copied(), 0.95);
-    report.value("long session: first token, p95, without compaction", p95(&without), "ms");
-    report.value("long session: first token, p95, with compaction", p95(&during), "ms");
+    value("first token, p95, without compaction", p95(&without), "ms");
+    value("first token, p95, with compaction", p95(&during), "ms");
 }
 
 fn model_server() -> ModelServer {

@@ -120,9 +120,14 @@ impl Target {
         Self::Ours(Self::worker(model, more, "wrangler.toml".into(), "build/index.js", false))
     }
 
-    /// Starts the release Worker that was built in this folder from another version.
-    pub fn other(model: &ModelServer, folder: &Path) -> Self {
-        Self::Other(Self::worker(model, &json!({}), folder.join("wrangler.toml"), "build/index.js", false))
+    /// Starts the Worker with additional settings, and also that of the other version if there is one.
+    pub fn versions(model: &ModelServer, more: &Value) -> Vec<Self> {
+        // The folder of another version's clone, in which `make build` has run.
+        let other = std::env::var_os("OTHER").map(|folder| {
+            let config = Path::new(&folder).join("wrangler.toml");
+            Self::Other(Self::worker(model, more, config, "build/index.js", false))
+        });
+        [Self::with(model, more)].into_iter().chain(other).collect()
     }
 
     /// Starts the release Worker with meters (`bench/meter`) and V8's inspector, in a folder with a copy of both.
@@ -175,6 +180,24 @@ impl Target {
             Self::Stores(_) => "stores",
             Self::Ours(_) => "ours",
             Self::Other(_) => "other",
+        }
+    }
+
+    /// Returns the name of a figure of this target.
+    pub fn label(&self, figure: &str) -> String {
+        match self {
+            Self::Ours(_) => figure.to_owned(),
+            _ => format!("{}: {figure}", self.name()),
+        }
+    }
+
+    /// Returns the Worker's process, to be restarted.
+    pub fn server_mut(&mut self) -> Option<&mut Server> {
+        match self {
+            Self::Direct(_) => None,
+            Self::Floor(server) | Self::Stores(server) | Self::Ours(server) | Self::Other(server) => {
+                Some(server)
+            }
         }
     }
 

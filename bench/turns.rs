@@ -11,6 +11,7 @@ mod load;
 mod long;
 mod mcp;
 mod memory;
+mod recovery;
 mod report;
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -18,8 +19,8 @@ mod target;
 
 use load::{SETTLE, Sample, percentile};
 use report::Report;
+use serde_json::json;
 use std::{
-    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -56,7 +57,7 @@ const SESSIONS_FOR_RSS: usize = 200;
 /// A part of the benchmark, selected by its name as an argument; without arguments all run.
 type Part = (&'static str, fn(&ModelServer, &mut Report));
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("loads", loads),
     ("faces", faces::all),
     ("session", session),
@@ -66,7 +67,8 @@ const PARTS: [Part; 11] = [
     ("growth", growth::all),
     ("search", memory::all),
     ("mcp", mcp::all),
-    ("long", |_, report| long::session(report)),
+    ("long", |_, report| long::sessions(report)),
+    ("recovery", |_, report| recovery::turns(report)),
     ("flood", flood::all),
 ];
 
@@ -91,18 +93,12 @@ fn session(model: &ModelServer, report: &mut Report) {
     }
     histories(&ours, report);
     log_rows(&ours, report);
-    tool_calls(&ours, report);
+    tool_calls(model, report);
 }
 
 fn loads(model: &ModelServer, report: &mut Report) {
-    let mut targets = vec![
-        Target::Direct(model.address()),
-        Target::floor(model),
-        Target::stores(model),
-        Target::ours(model),
-    ];
-    // The folder of another version's clone, in which `make build` has run.
-    targets.extend(std::env::var_os("OTHER").map(|folder| Target::other(model, Path::new(&folder))));
+    let mut targets = vec![Target::Direct(model.address()), Target::floor(model), Target::stores(model)];
+    targets.extend(Target::versions(model, &json!({})));
     for load in LOADS {
         eprintln!("turns at concurrency {}", load.name);
         let mut samples: Vec<Sample> = targets.iter().map(|_| Sample::default()).collect();
@@ -179,33 +175,34 @@ fn log_rows(ours: &Target, report: &mut Report) {
 
 /// Measures the overhead of a tool call: scheduling, replay control, journal, records, events. Subtracts a
 /// plain turn, which costs as much as the second model call.
-fn tool_calls(ours: &Target, report: &mut Report) {
+fn tool_calls(model: &ModelServer, report: &mut Report) {
     eprintln!("turns with {MANY} tool calls");
+    let targets = Target::versions(model, &json!({}));
     let texts = ["hello", USE_A_TOOL, USE_MANY_TOOLS];
-    let mut samples = texts.map(|_| Sample::default());
+    let mut samples: Vec<_> = targets.iter().map(|_| texts.map(|_| Sample::default())).collect();
     for round in 0..=ROUNDS {
-        for (text, sample) in texts.iter().zip(&mut samples) {
-            let mut warm_up = Sample::default();
-            let sample = if round == 0 { &mut warm_up } else { sample };
-            sample.add(ours, &format!("tools-{round}-{}", text.len()), 1, 10, text);
+        for (target, samples) in targets.iter().zip(&mut samples) {
+            for (text, sample) in texts.iter().zip(samples) {
+                let mut warm_up = Sample::default();
+                let sample = if round == 0 { &mut warm_up } else { sample };
+                sample.add(target, &format!("tools-{round}-{}", text.len()), 1, 10, text);
+            }
         }
     }
-    let [plain, one, many] = samples;
-    for (text, sample) in texts.iter().zip([&plain, &one, &many]) {
-        if let Some(error) = sample.errors.first() {
-            report.note("ours", format!("{text:?}: {error}"));
+    for (target, [plain, one, many]) in targets.iter().zip(samples) {
+        for (text, sample) in texts.iter().zip([&plain, &one, &many]) {
+            if let Some(error) = sample.errors.first() {
+                report.note(target.name(), format!("{text:?}: {error}"));
+            }
         }
+        #[allow(clippy::cast_precision_loss)]
+        let each = |many: f64, one: f64| (many - one) / (MANY - 1) as f64;
+        let cpu = |sample: &Sample| sample.cpu_per_turn().median;
+        let mut value = |name: &str, value| report.value(&target.label(name), value, "ms");
+        value("CPU of a tool call", each(cpu(&many), cpu(&one)));
+        value("time of a tool call", each(many.total(0.5), one.total(0.5)));
+        value("time of a step with one call, without a plain turn", one.total(0.5) - plain.total(0.5));
     }
-    #[allow(clippy::cast_precision_loss)]
-    let each = |many: f64, one: f64| (many - one) / (MANY - 1) as f64;
-    let cpu = |sample: &Sample| sample.cpu_per_turn().median;
-    report.value("CPU of a tool call", each(cpu(&many), cpu(&one)), "ms");
-    report.value("time of a tool call", each(many.total(0.5), one.total(0.5)), "ms");
-    report.value(
-        "time of a step with one call, without a plain turn",
-        one.total(0.5) - plain.total(0.5),
-        "ms",
-    );
 }
 
 /// Measures the time from starting the processes to the end of the first turn.
