@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::cell::Cell;
 
 type Script = Vec<Result<ModelEvent, ModelError>>;
+type Header = (&'static str, &'static str);
 
 const CHAT: &str = "POST /v1/chat/completions";
 const RESPONSES: &str = "POST /v1/responses";
@@ -258,7 +259,7 @@ fn a_message_that_is_repeated_while_its_turn_runs_gets_the_rest_of_its_events() 
 }
 
 /// Requests that send this text and get a stream, with a key.
-fn streamed(text: &str) -> [(&'static str, &'static [(&'static str, &'static str)], Value); 3] {
+fn streamed(text: &str) -> [(&'static str, &'static [Header], Value); 3] {
     let ui = json!({"id": "s", "messages": [{"role": "user", "parts": [{"type": "text", "text": text}]}]});
     let ag_ui = json!({"threadId": "s", "runId": "r", "messages": [user(text)]});
     let a2a = json!({"jsonrpc": "2.0", "id": 7, "method": "SendStreamingMessage", "params": {"message": {
