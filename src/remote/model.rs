@@ -24,7 +24,7 @@ const KEPT: &str = "remote_agent";
 /// A remote agent. Its responses are the texts of its tasks.
 ///
 /// The time of a task is limited by the deadline of its turn. When the connection is lost, the state of the task is asked
-/// for until the task has ended. When the response is no longer wanted, the task is canceled, as soon as its id is known.
+/// for until the task has ended. When the response is no longer wanted, the task is canceled as soon as its id is known.
 /// After a restart of this server, the message is sent again with the same id and the same `Idempotency-Key`; a remote agent that heeds neither does
 /// the task twice.
 pub struct RemoteModel {
@@ -275,7 +275,11 @@ impl Drop for Work {
         let (id, connection) = (id.or_else(|| self.answered()), Rc::clone(&self.connection));
         (self.connection.ports.spawn)(Box::pin(async move {
             let id = match id {
-                Some(id) => Some(id),
+                Some(id) => {
+                    // Closes the connection.
+                    drop(phase);
+                    Some(id)
+                }
                 // The agent has the message, and works on a task that only it knows.
                 None => within(&*connection.ports.clock, TIMEOUT, begun(phase)).await.ok().flatten(),
             };

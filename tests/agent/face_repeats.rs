@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use std::cell::Cell;
 
 type Script = Vec<Result<ModelEvent, ModelError>>;
-type Header = (&'static str, &'static str);
 
 const CHAT: &str = "POST /v1/chat/completions";
 const RESPONSES: &str = "POST /v1/responses";
@@ -81,6 +80,14 @@ fn looks(times: usize) -> Stage {
         done => answer(vec![call(&format!("c{}", done + 1), "look", json!({}))]),
     };
     Stage::scripted(script, |builder| builder).0
+}
+
+fn a2a(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+}
+
+fn a2a_message(text: &str) -> Value {
+    json!({"message": {"messageId": "m", "role": "ROLE_USER", "contextId": "s", "parts": [{"text": text}]}})
 }
 
 fn chat_tools() -> Value {
@@ -187,7 +194,8 @@ fn clients_repeat_what_starts_no_other_turn() {
         let asked = (route, body);
         assert_eq!(may_repeat_with(&stage, &[KEY], &asked, 250), (503, true), "{route} with a key");
         let again = may_repeat_with(&stage, &[KEY], &asked, 60_000);
-        assert_eq!(again, (200, true), "{route} while the turn runs");
+        assert_eq!(again, (409, true), "{route} while the turn runs");
+        stage.settle();
         assert_eq!(may_repeat_with(&stage, &[KEY], &asked, 60_000), (200, true), "{route} again");
         assert_eq!(stage.session().state().activity.totals.turns, 1);
     }
@@ -242,35 +250,49 @@ fn a_message_to_a_session_that_is_erased_during_its_turn_finds_no_session() {
 }
 
 #[test]
-fn a_message_that_is_repeated_while_its_turn_runs_gets_the_rest_of_its_events() {
-    for (route, headers, body) in streamed("/slow 100 5") {
-        let stage = Stage::demo();
-        let mut first = stream(send(&stage, route, &[headers, &[SESSION]].concat(), &body).unwrap());
-        let (_, has_ended) = read_data(&stage, &mut first, 150);
-        assert!(!has_ended, "{route}");
-        let again = events_of(&stage, route, headers, &body);
-        let (rest, has_ended) = read_data(&stage, &mut first, 3_000);
-        assert!(has_ended && !rest.is_empty(), "{route}");
-        let last: Value =
-            serde_json::from_str(rest.iter().rfind(|event| *event != "[DONE]").unwrap()).unwrap();
-        assert_eq!(again.last(), Some(&last), "{route}");
-        assert_eq!(stage.session().state().activity.totals.turns, 1);
-    }
+fn a_message_of_a2a_that_is_repeated_while_its_task_runs_gets_the_whole_task() {
+    let stage = Stage::demo();
+    let message = a2a("SendStreamingMessage", a2a_message("/slow 100 5"));
+    let mut first = stream(send(&stage, "POST /a2a", &[KEY, A2A], &message).unwrap());
+    let (seen, has_ended) = read_data(&stage, &mut first, 250);
+    assert!(!has_ended);
+    let again = events_of(&stage, "POST /a2a", &[KEY, A2A], &message);
+    let (rest, has_ended) = read_data(&stage, &mut first, 3_000);
+    assert!(has_ended);
+    let first: Vec<Value> =
+        [seen, rest].concat().iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let text = |events: &[Value]| {
+        let texts =
+            events.iter().map(|event| &event["result"]["artifactUpdate"]["artifact"]["parts"][0]["text"]);
+        texts.filter_map(Value::as_str).collect::<String>()
+    };
+    assert!(!text(&first).is_empty());
+    assert_eq!(text(&again), text(&first));
+    assert_eq!(again[0]["result"]["task"]["id"], first[0]["result"]["task"]["id"]);
+    assert_eq!(again.last(), first.last());
+    assert_eq!(stage.session().state().activity.totals.turns, 1);
 }
 
-/// Requests that send this text and get a stream, with a key.
-fn streamed(text: &str) -> [(&'static str, &'static [Header], Value); 3] {
-    let ui = json!({"id": "s", "messages": [{"role": "user", "parts": [{"type": "text", "text": text}]}]});
-    let ag_ui = json!({"threadId": "s", "runId": "r", "messages": [user(text)]});
-    let a2a = json!({"jsonrpc": "2.0", "id": 7, "method": "SendStreamingMessage", "params": {"message": {
-        "messageId": "m", "role": "ROLE_USER", "contextId": "s", "parts": [{"text": text}],
-    }}});
-    [(UI, &[KEY], ui), (AG_UI, &[KEY], ag_ui), ("POST /a2a", &[KEY, A2A], a2a)]
+#[test]
+fn a_message_of_a2a_that_is_repeated_while_it_is_queued_is_refused() {
+    let stage = Stage::demo();
+    let message = |text: &str| a2a("SendStreamingMessage", a2a_message(text));
+    let running = send(&stage, "POST /a2a", &[A2A], &message("/slow 100 5")).unwrap();
+    let mut queued = stream(send(&stage, "POST /a2a", &[KEY, A2A], &message("later")).unwrap());
+    read_data(&stage, &mut queued, 50);
+    let refused = send(&stage, "POST /a2a", &[KEY, A2A], &message("later")).unwrap();
+    assert_eq!(status(&refused), 409);
+    drop(running);
 }
 
 #[test]
 fn a_repeated_message_gets_the_same_events() {
-    for (route, headers, body) in streamed("x") {
+    let ui = json!({"id": "s", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]});
+    let ag_ui = json!({"threadId": "s", "runId": "r", "messages": [user("x")]});
+    let task = a2a("SendStreamingMessage", a2a_message("x"));
+    for (route, headers, body) in
+        [(UI, &[KEY][..], ui), (AG_UI, &[KEY][..], ag_ui), ("POST /a2a", &[KEY, A2A][..], task)]
+    {
         // The turn waits; then another one does.
         let stage = asking(writes);
         let first = events_of(&stage, route, headers, &body);
@@ -342,14 +364,12 @@ fn text_that_was_not_sent_is_voided() {
 #[test]
 fn a_task_belongs_to_its_agent() {
     let stage = asking(writes);
-    let a2a =
-        |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
-    let message = json!({"messageId": "m", "role": "ROLE_USER", "contextId": "s", "parts": [{"text": "x"}]});
-    let first = json_of(&stage, "POST /a2a", &[A2A], &a2a("SendMessage", json!({"message": message})));
+    let message = a2a("SendMessage", a2a_message("x"));
+    let first = json_of(&stage, "POST /a2a", &[A2A], &message);
     let id = first["result"]["task"]["id"].clone();
     let other = json_of(&stage, "POST /a2a/other", &[A2A], &a2a("GetTask", json!({"id": id})));
     assert_eq!(other["error"]["data"][0]["reason"], "TASK_NOT_FOUND");
-    let other = json_of(&stage, "POST /a2a/other", &[A2A], &a2a("SendMessage", json!({"message": message})));
+    let other = json_of(&stage, "POST /a2a/other", &[A2A], &message);
     assert_eq!(other["error"]["data"][0]["reason"], "INVALID_PARAMS");
 }
 

@@ -352,6 +352,10 @@ impl TurnFormat for Format {
         Box::new(writer)
     }
 
+    fn joins_running_turn(&self) -> bool {
+        true
+    }
+
     fn respond<'a>(
         &'a self,
         turn: &'a TurnId,

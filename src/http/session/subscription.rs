@@ -42,6 +42,12 @@ pub trait TurnFormat {
         self.projection(turn)
     }
 
+    /// Returns whether a message that is repeated with its Idempotency-Key while its turn runs gets the response to that
+    /// turn, and not an error.
+    fn joins_running_turn(&self) -> bool {
+        false
+    }
+
     /// Builds the response. `written` is what the projection writes.
     fn respond<'a>(
         &'a self,
@@ -139,6 +145,7 @@ impl TurnSubscription {
         format: Rc<dyn TurnFormat>,
         waits: u32,
     ) -> Result<Self, Problem> {
+        call.request.body().release();
         let interest = Interest { turn: Some(turn.clone()), until_idle: false };
         let (listener, stream) = Listener::new(interest, call.principal);
         feed::start(call.host, session, Feed::from_start(listener.projected(format.replay(turn, waits))))?;

@@ -213,22 +213,29 @@ fn replay(
         }
         StoredResponse::Turn(turn) => turn,
     };
-    let view = session.turn(&turn)?;
-    if let (Some(_), ResponseMode::Face(format)) = (&view, mode) {
-        // Also while the turn runs: clients of other protocols do not wait and ask again.
-        let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format), 0)?;
-        return Ok(Replayed::Turn(subscription, Rc::clone(session)));
+    let Some(view) = session.turn(&turn)? else { return Err(idempotency::in_progress()) };
+    if view.status == TurnStatus::Running && !joins(session, mode, &turn)? {
+        return Err(idempotency::in_progress());
     }
-    let view = view.filter(|turn| turn.status != TurnStatus::Running);
-    let Some(view) = view else { return Err(idempotency::in_progress()) };
     let response = match mode {
         ResponseMode::Stream => {
             let interest = Interest { turn: Some(turn), until_idle: false };
             feed::response(feed::sse(call, session, Cursor::default(), interest)?, "text/event-stream")
         }
+        ResponseMode::Face(format) => {
+            let subscription = TurnSubscription::replay(call, session, &turn, Rc::clone(format), 0)?;
+            return Ok(Replayed::Turn(subscription, Rc::clone(session)));
+        }
         _ => response::json(StatusCode::OK, &TurnAnswer::from(view))?,
     };
     Ok(Replayed::Response(response))
+}
+
+/// Returns whether a repeated message gets the response to this turn, which has not ended: only while the turn runs for
+/// the first time, because the first response has ended at the first wait.
+fn joins(session: &Session, mode: &ResponseMode, turn: &TurnId) -> Result<bool, Problem> {
+    let ResponseMode::Face(format) = mode else { return Ok(false) };
+    Ok(format.joins_running_turn() && session.is_current_turn(turn) && session.waits(turn)? == 0)
 }
 
 /// Returns whether a request repeats an earlier one with the same Idempotency-Key.

@@ -125,7 +125,10 @@ impl WakingInbox {
                 Ok(objects) => send::<()>(&objects, &name, &served).await,
                 Err(error) => Err(error.to_string()),
             };
-            woken = woken.and(sent.map_err(InboxError));
+            if let Err(cause) = sent {
+                failed(tenant, &Error::RustError(cause.clone()));
+                woken = Err(InboxError(cause));
+            }
         }
         woken
     }

@@ -36,7 +36,7 @@ const MAX_FILES: usize = 10;
 const LOOKS: u32 = 40;
 /// The time before each look.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long after its last look a stream counts as closed. A look takes a few queries.
+/// A stream that has not looked for this long counts as closed. A look takes a few queries.
 const SILENCE: Duration = Duration::from_secs(20);
 /// Maximum number of open streams of a tenant in an isolate. Each makes up to four queries a second.
 const MAX_STREAMS: usize = 20;
@@ -99,8 +99,8 @@ thread_local! {
     static STREAMS: RefCell<BTreeMap<TenantId, Vec<Weak<Cell<Timestamp>>>>> = RefCell::default();
 }
 
-/// The right to have a stream open, which ends when it is dropped. The platform does not drop a stream whose client has
-/// left, but runs it no longer. So it also ends [`SILENCE`] after the last look.
+/// The right to have a stream open. It ends when it is dropped. When a client leaves, the platform stops the stream
+/// without dropping it, so the right also ends [`SILENCE`] after the last look.
 struct StreamPermit(Rc<Cell<Timestamp>>);
 
 impl StreamPermit {
