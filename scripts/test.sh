@@ -24,7 +24,7 @@ scripts/check.sh
 cargo test --quiet --doc
 cargo test --quiet --profile sim -p edge-harness-sim
 # Fresh seeds in each run. The simulator prints the range and the seed of a failure, which `make sim SEED=…` repeats.
-SEEDS=20000 FROM="$SRANDOM" scripts/sim.sh
+SEEDS=10000 FROM="$SRANDOM" scripts/sim.sh
 
 node_packages tests/clients
 node_packages examples/clients
