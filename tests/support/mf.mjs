@@ -8,7 +8,7 @@
 // the program prints one line, `{"port": N}`. A line `scheduled CRON` on stdin runs the scheduled handler; its result is
 // printed as one line of JSON. A line `heap` prints the bytes in use by JavaScript, garbage included, as `{"heap": N}`; it
 // needs `inspected`. When stdin closes, because the parent closed it or died, the program deletes DIR and exits.
-import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
+import { readFileSync, readdirSync, existsSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, resolve, join } from "node:path";
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
@@ -57,17 +57,16 @@ const mf = new Miniflare(convertV4MiniflareOptions({
   }],
 }));
 
-// What `wrangler d1 migrations apply` does, without a second process. Each call takes 20 ms, so all files are one statement.
+// What `wrangler d1 migrations apply` does, without a second process. Each call takes 20 ms, so all files are one
+// statement. A restarted server has the same files, so it makes no call.
 async function migrate({ binding, migrations_dir }) {
   const folder = join(root, migrations_dir ?? "migrations");
-  if (!existsSync(folder)) return;
+  const migrated = join(options.home, `${binding}.migrated`);
+  if (!existsSync(folder) || existsSync(migrated)) return;
+  const names = readdirSync(folder).filter((name) => name.endsWith(".sql")).sort();
   const db = await mf.getD1Database(binding);
-  await db.prepare("CREATE TABLE IF NOT EXISTS applied_migrations (name TEXT PRIMARY KEY)").run();
-  const { results } = await db.prepare("SELECT name FROM applied_migrations").all();
-  const applied = new Set(results.map(({ name }) => name));
-  const names = readdirSync(folder).filter((name) => name.endsWith(".sql") && !applied.has(name)).sort();
-  const apply = (name) => `${readFileSync(join(folder, name), "utf8")};\nINSERT INTO applied_migrations VALUES ('${name}');\n`;
-  if (names.length > 0) await db.prepare(names.map(apply).join("")).run();
+  await db.prepare(names.map((name) => readFileSync(join(folder, name), "utf8")).join("\n")).run();
+  writeFileSync(migrated, "");
 }
 
 // Asks V8's inspector for the size of the Worker's heap. A garbage collection cannot be requested: workerd does not
