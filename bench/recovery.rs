@@ -20,9 +20,9 @@ pub fn turns(report: &mut Report) {
     let mut figures: Vec<_> = targets.iter().map(|_| (Vec::new(), Vec::new())).collect();
     for round in 0..ROUNDS {
         for (target, (times, cpu)) in targets.iter_mut().zip(&mut figures) {
-            let (time, used) = recover(target, &model, &format!("recovery-{round}"));
-            times.push(time);
-            cpu.push(used);
+            let (time, used) = recover(target, &model, &format!("recovery-{round}")).unzip();
+            times.extend(time);
+            cpu.extend(used);
         }
     }
     let median = |times: Vec<Duration>| percentile(times.into_iter(), 0.5);
@@ -44,9 +44,9 @@ fn model_server() -> ModelServer {
 }
 
 /// Kills the Worker while the model responds, and starts it again. Returns the time until the turn has ended, and the CPU
-/// time of that and of the work afterwards.
-fn recover(target: &mut Target, model: &ModelServer, session: &str) -> (Duration, Duration) {
-    let Some(server) = target.server_mut() else { return Default::default() };
+/// time of that and of the work afterwards; `None` for a target that is not restarted.
+fn recover(target: &mut Target, model: &ModelServer, session: &str) -> Option<(Duration, Duration)> {
+    let server = target.server_mut()?;
     let earlier = model.received().len();
     log::post_async(&server.client(), session, "hello");
     model.wait_for(earlier + 1);
@@ -55,5 +55,5 @@ fn recover(target: &mut Target, model: &ModelServer, session: &str) -> (Duration
     log::wait_idle(&server.client(), session);
     let time = start.elapsed();
     thread::sleep(SETTLE);
-    (time, server.cpu() - cpu)
+    Some((time, server.cpu() - cpu))
 }

@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 16 << 20;
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time before a request is repeated for the first time. It doubles each time.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
-/// Most time between two such requests.
+/// Maximum time between two such requests.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
 /// How often the cancellation of a task is tried.
 const CANCEL_ATTEMPTS: u32 = 10;
@@ -162,14 +162,13 @@ impl Connection {
     /// Cancels a task. Whether the agent does so is its own decision. While the agent cannot be reached, repeats the request
     /// for some minutes.
     pub async fn cancel(&self, id: &str) {
-        for attempt in 0..CANCEL_ATTEMPTS {
-            if attempt > 0 {
-                self.ports.clock.sleep((DELAY * 2_u32.pow(attempt - 1)).min(MAX_DELAY)).await;
-            }
+        let mut delay = DELAY;
+        for _ in 0..CANCEL_ATTEMPTS {
             match self.ask("CancelTask", id).await {
-                Err(failed) if failed.may_pass() => {}
+                Err(failed) if failed.may_pass() => self.ports.clock.sleep(delay).await,
                 _ => return,
             }
+            delay = longer(delay);
         }
     }
 
@@ -182,6 +181,11 @@ impl Connection {
         };
         within(&*self.ports.clock, TIMEOUT, asked).await.unwrap_or(Err(Failed::Lost))
     }
+}
+
+/// Returns the time before the next repetition, after a repetition with this delay.
+pub(super) fn longer(delay: Duration) -> Duration {
+    (delay * 2).clamp(DELAY, MAX_DELAY)
 }
 
 fn retry_after(response: &HttpResponse) -> Option<Duration> {

@@ -1,6 +1,6 @@
 //! A remote agent as the model of a subagent's session.
 
-use super::connection::{Connection, DELAY, Failed, MAX_DELAY, Results, TIMEOUT};
+use super::connection::{Connection, DELAY, Failed, MAX_DELAY, Results, TIMEOUT, longer};
 use super::ports::RemotePorts;
 use super::task::{State, Task};
 use crate::ports::{Model, Unfinished, outbound::Endpoint, within};
@@ -25,8 +25,8 @@ const KEPT: &str = "remote_agent";
 ///
 /// The time of a task is limited by the deadline of its turn. When the connection is lost, the state of the task is asked
 /// for until the task has ended. When the response is no longer wanted, the task is canceled as soon as its id is known.
-/// After a restart of this server, the message is sent again with the same id and the same `Idempotency-Key`; a remote agent that heeds neither does
-/// the task twice.
+/// After a restart of this server, the message is sent again with the same id and the same `Idempotency-Key`; a remote
+/// agent that heeds neither does the task twice.
 pub struct RemoteModel {
     url: String,
     endpoint: Rc<Result<Endpoint, Invalid>>,
@@ -178,7 +178,7 @@ impl Work {
                     }
                     // The request before a restart is being worked on. Its result comes with the same key.
                     Err(Failed::Busy(retry_after)) => {
-                        self.phase = Phase::Start { method, delay: (delay * 2).min(MAX_DELAY) };
+                        self.phase = Phase::Start { method, delay: longer(delay) };
                         clock.sleep(retry_after.unwrap_or(delay).clamp(DELAY, MAX_DELAY)).await;
                     }
                     Err(failed) => return Err(failed),
@@ -218,7 +218,7 @@ impl Work {
             }
             Phase::Polling(delay) => {
                 clock.sleep(*delay).await;
-                *delay = (*delay * 2).clamp(DELAY, MAX_DELAY);
+                *delay = longer(*delay);
                 match self.connection.task(self.task.id.as_deref().unwrap_or_default()).await {
                     Ok(task) => self.task.replace(task),
                     Err(failed) if failed.may_pass() => return Ok(String::new()),

@@ -289,9 +289,9 @@ fn a_message_of_a2a_that_is_repeated_while_it_is_queued_is_refused() {
 fn a_repeated_message_gets_the_same_events() {
     let ui = json!({"id": "s", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]});
     let ag_ui = json!({"threadId": "s", "runId": "r", "messages": [user("x")]});
-    let task = a2a("SendStreamingMessage", a2a_message("x"));
+    let message = a2a("SendStreamingMessage", a2a_message("x"));
     for (route, headers, body) in
-        [(UI, &[KEY][..], ui), (AG_UI, &[KEY][..], ag_ui), ("POST /a2a", &[KEY, A2A][..], task)]
+        [(UI, &[KEY][..], ui), (AG_UI, &[KEY][..], ag_ui), ("POST /a2a", &[KEY, A2A][..], message)]
     {
         // The turn waits; then another one does.
         let stage = asking(writes);
