@@ -11,7 +11,7 @@ mod tests;
 
 use crate::ports::{Clock, SessionStore, StoreError, session_store::Batch};
 use crate::types::{
-    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxNotice, InboxPosition, SessionId, Timestamp,
+    InboxCall, InboxChange, InboxChanges, InboxFilter, InboxNotice, InboxPosition, SessionId, Timestamp, json,
 };
 use futures::{
     channel::oneshot,
@@ -299,7 +299,7 @@ impl TenantInbox {
 
     fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         let json = self.store.get(key)?;
-        json.map(|json| serde_json::from_str(&json)).transpose().map_err(|error| {
+        json.map(|json| json::from_str(&json)).transpose().map_err(|error| {
             StoreError(format!("the document {key:?} of the inbox cannot be parsed: {error}"))
         })
     }

@@ -14,5 +14,5 @@ done
 # Leaves out the names of functions, which are half of the file.
 export RUSTFLAGS="$RUSTFLAGS -Clink-arg=--strip-all -Clink-arg=--keep-section=target_features"
 
-# Without wasm-opt, which takes minutes and saves little.
-worker-build --release --panic-unwind --no-opt "$@"
+# Without wasm-opt, which takes minutes and saves little. The standard library is rebuilt, to be small.
+worker-build --release --panic-unwind --no-opt . -Z build-std-features=panic-unwind,optimize_for_size "$@"

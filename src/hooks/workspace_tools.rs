@@ -9,7 +9,7 @@ mod tests;
 
 use super::workspace_context::{self, step_of};
 use crate::agent::{Hook, RuntimeContext, ToolFilter, hook::HookEvent};
-use crate::types::FilePath;
+use crate::types::{FilePath, json};
 use crate::workspace::{
     glance::{FileStart, WorkspaceGlance},
     layout,
@@ -84,14 +84,14 @@ fn parse(file: &FileStart) -> (ToolFilter, Option<String>) {
     if file.bytes.len() as u64 != file.entry.bytes {
         return (ToolFilter::default(), Some(format!("the file is longer than {MAX_CHARS} characters")));
     }
-    let mut fields: Map<String, Value> = match serde_json::from_slice(&file.bytes) {
+    let mut fields: Map<String, Value> = match json::from_slice(&file.bytes) {
         Ok(fields) => fields,
         Err(error) => return (ToolFilter::default(), Some(error.to_string())),
     };
     // The servers are part of the agent when it is built.
     let servers = fields.remove("mcpServers").filter(|servers| !servers.is_object());
     let servers = servers.map(|_| "mcpServers: expected an object".to_owned());
-    match serde_json::from_value(Value::Object(fields)) {
+    match json::from_value(Value::Object(fields)) {
         Ok(filter) => (filter, servers),
         Err(error) => (ToolFilter::default(), Some(error.to_string())),
     }

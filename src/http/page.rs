@@ -2,7 +2,7 @@
 
 use super::request::{Request, RequestExt};
 use super::response::{self, Response};
-use crate::types::Problem;
+use crate::types::{Problem, json};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
@@ -34,7 +34,7 @@ pub fn cursor<T: DeserializeOwned>(request: &Request) -> Result<Option<T>, Probl
 
 /// Decodes a cursor; `None` for a text that is not one.
 pub fn decode<T: DeserializeOwned>(cursor: &str) -> Option<T> {
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
+    json::from_slice(&URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()
 }
 
 /// Encodes the key of the last entry of a page as a cursor.

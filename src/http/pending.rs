@@ -18,7 +18,7 @@ use crate::ports::{Inbox, InboxError};
 use crate::session::hub::Interrupted;
 use crate::types::{
     AgentId, CallId, InboxChange, InboxChanges, InboxFilter, InboxKind, InboxPosition, Problem, SessionId,
-    ToolProgress,
+    ToolProgress, json,
 };
 use bytes::Bytes;
 use futures::{
@@ -77,7 +77,7 @@ pub(super) async fn events(call: &TenantCall<'_>) -> Result<Response, Problem> {
 fn filter(call: &TenantCall<'_>) -> Result<InboxFilter, Problem> {
     let query = |name| call.request.query(name).filter(|text| !text.is_empty());
     let kind = query("kind").map(|name| {
-        let kind: Option<InboxKind> = serde_json::from_value(Value::String(name)).ok();
+        let kind: Option<InboxKind> = json::from_value(Value::String(name)).ok();
         kind.ok_or_else(|| Problem::field("?kind", "not a kind of call that waits"))
     });
     Ok(InboxFilter {

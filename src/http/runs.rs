@@ -11,7 +11,7 @@ use crate::ports::{
     directory::{SessionEntry, SessionKinds},
 };
 use crate::runs::{About, RunView};
-use crate::types::{Owner, Principal, Problem, SessionId, SpecName, Timestamp, spec};
+use crate::types::{Owner, Principal, Problem, SessionId, SpecName, Timestamp, json, spec};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::StatusCode;
@@ -100,7 +100,7 @@ pub(super) async fn export(call: &TenantCall<'_>) -> Result<Response, Problem> {
 
 /// Parses the response of a session.
 fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(json).map_err(|error| Problem::internal(error.to_string()))
+    json::from_slice(json).map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// Returns what the list has of a run that cannot be read.

@@ -8,7 +8,7 @@ use super::request::RequestExt;
 use super::response::{self, Response};
 use super::{body, scopes};
 use crate::types::{
-    ErrorCode, Principal, Problem, Scope, Scopes, SessionId, TenantPolicy, Timestamp, UserId,
+    ErrorCode, Principal, Problem, Scope, Scopes, SessionId, TenantPolicy, Timestamp, UserId, json,
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
@@ -91,7 +91,7 @@ pub(super) async fn open_ticket(gateway: &Gateway, ticket: &str) -> Result<Optio
     if !verify_hmac(signing_key(gateway).await?.as_bytes(), &text, &tag) {
         return Ok(None);
     }
-    let ticket: Option<Ticket> = serde_json::from_slice(&text).ok();
+    let ticket: Option<Ticket> = json::from_slice(&text).ok();
     let now = gateway.clock.now();
     Ok(ticket.filter(|ticket| ticket.expires_at > now).map(|ticket| ticket.holder))
 }

@@ -2,7 +2,7 @@
 
 use super::{Account, Slots, key};
 use crate::ports::{SessionStore, StoreError};
-use crate::types::{SessionId, Timestamp};
+use crate::types::{SessionId, Timestamp, json};
 use serde::de::DeserializeOwned;
 
 /// Documents that were read in one call of the store.
@@ -58,5 +58,5 @@ impl Documents {
 /// # Errors
 /// If it has another form.
 pub(super) fn decode<T: DeserializeOwned>(json: &str) -> Result<T, StoreError> {
-    serde_json::from_str(json).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+    json::from_str(json).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }

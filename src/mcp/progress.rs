@@ -7,7 +7,7 @@ use super::error::McpError;
 use super::oauth::{Asked, Challenge};
 use crate::agent::ToolContext;
 use crate::ports::AllowedHosts;
-use crate::types::{DenyReason, Invalid, ToolOutcome, Wait};
+use crate::types::{DenyReason, Invalid, ToolOutcome, Wait, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -58,7 +58,7 @@ impl Progress {
     /// # Errors
     /// The outcome of a call that cannot go on. One whose progress cannot be read must not start again.
     pub async fn continued(connection: &Connection, cx: &ToolContext) -> Result<Self, ToolOutcome> {
-        let stored = cx.progress.clone().map(serde_json::from_value::<Self>).transpose();
+        let stored = cx.progress.clone().map(json::from_value::<Self>).transpose();
         let unreadable =
             |error| ToolOutcome::failure(format!("the progress of the call cannot be read: {error}"));
         let mut progress = stored.map_err(unreadable)?.unwrap_or_default();

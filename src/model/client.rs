@@ -7,6 +7,7 @@ use super::{
     wire::{Decoder, Endpoint, Wire},
     workers_ai::{self, WorkersAi},
 };
+use crate::types::json;
 use crate::{
     ports::{
         Ai, Clock, Http, HttpError, HttpRequest, HttpResponse, Model, ReadAhead,
@@ -104,7 +105,7 @@ pub(super) struct ErrorFormatter {
 impl ErrorFormatter {
     /// Reads the JSON of a response that is not streamed.
     pub(super) fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ModelError> {
-        serde_json::from_slice(body).map_err(|_| self.malformed())
+        json::from_slice(body).map_err(|_| self.malformed())
     }
 
     /// Returns the error about a response that cannot be read.

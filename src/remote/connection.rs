@@ -8,7 +8,7 @@ use crate::ports::{
     outbound::{Endpoint, EndpointError, Redaction},
     within,
 };
-use crate::types::{Invalid, ModelError, ModelErrorKind, TenantId, header};
+use crate::types::{Invalid, ModelError, ModelErrorKind, TenantId, header, json};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::{rc::Rc, time::Duration};
@@ -156,7 +156,7 @@ impl Connection {
 
     /// Asks for a task.
     pub async fn task(&self, id: &str) -> Result<WireTask, Failed> {
-        serde_json::from_value(self.ask("GetTask", id).await?).map_err(|_| malformed())
+        json::from_value(self.ask("GetTask", id).await?).map_err(|_| malformed())
     }
 
     /// Cancels a task. Whether the agent does so is its own decision. While the agent cannot be reached, repeats the request
@@ -230,7 +230,7 @@ impl Results {
     pub async fn update(&mut self, is_known: bool) -> Result<Option<Update>, Failed> {
         loop {
             let Some(result) = self.next().await? else { return Ok(None) };
-            match serde_json::from_value(result) {
+            match json::from_value(result) {
                 Ok(update) => return Ok(Some(update)),
                 Err(_) if is_known => {}
                 Err(_) => return Err(malformed()),

@@ -1,5 +1,6 @@
 //! Plans: what a model writes, checked.
 
+use crate::types::json::from_value;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,5 +202,5 @@ impl Step {
 
 /// Reads the plan from the arguments of a call of [`PLAN`](super::PLAN).
 pub(super) fn of_args(args: &Value) -> Option<Plan> {
-    Plan::deserialize(args).ok()
+    from_value(args.clone()).ok()
 }

@@ -1,7 +1,7 @@
 //! The decisions in a session's log, which the session adds to its tenant's audit trail: on calls that waited for
 //! approval, and on plans.
 
-use super::{decode, document_key, suspensions::Row};
+use super::{decode, decode_record, document_key, suspensions::Row};
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Records, Select},
@@ -27,8 +27,8 @@ pub fn decisions(
     let before = Some(last.saturating_add(1));
     let kinds = &["approval.decided", "answer.given"];
     let select = Select { after, before, kinds, ..Select::default() };
-    let rows =
-        Records::new(store, select).map(|stored| entry(store, tenant, session, decode(&stored?.json)?));
+    let rows = Records::new(store, select)
+        .map(|stored| entry(store, tenant, session, decode_record(&stored?.json)?));
     rows.filter_map(Result::transpose).collect()
 }
 

@@ -1,6 +1,6 @@
 //! An event encoded once for all listeners.
 
-use super::decode;
+use super::decode_record;
 use crate::ports::{StoreError, session_store::StoredRecord};
 use crate::types::{Cursor, Delta, EventKind, Record, TurnId};
 use bytes::Bytes;
@@ -91,7 +91,7 @@ impl Frame {
         Ok(match &self.content {
             Content::Delta(delta) => read(Event::Delta(delta)),
             Content::Record(record) => read(Event::Record(record)),
-            Content::Stored => read(Event::Record(&decode(self.json())?)),
+            Content::Stored => read(Event::Record(&decode_record(self.json())?)),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Reads of a session's log.
 
-use super::{DocumentKey, Session, decode, reply};
+use super::{DocumentKey, Session, decode, decode_record, reply};
 use crate::ports::{
     StoreError,
     session_store::{Page, Records, Select, StoredRecord},
@@ -71,7 +71,7 @@ impl Session {
     }
 
     pub(super) fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {
-        let mut record = decode(&stored.json)?;
+        let mut record = decode_record(&stored.json)?;
         reply::resolve(self.store.as_ref(), &mut record)?;
         Ok(record)
     }

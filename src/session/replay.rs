@@ -3,12 +3,12 @@
 //! Every byte of a message's text is delivered exactly once as a delta, before the record that completes the
 //! message, whether the reader is connected or reconnects later. A client may render from deltas alone.
 
-use super::{Session, decode, frame::Frame, hub::texts_after, reply};
+use super::{Session, decode_record, frame::Frame, hub::texts_after, reply};
 use crate::ports::{
     StoreError,
     session_store::{Page, Select},
 };
-use crate::types::{Cursor, EventKind, Record, TurnId};
+use crate::types::{Cursor, EventKind, TurnId};
 
 impl Session {
     /// Validates a reader's cursor: a position that does not exist becomes the start of the log.
@@ -57,7 +57,7 @@ impl Session {
         for record in records {
             if deltas && record.kind == "message.completed" {
                 let seen = if record.seq == cursor.seq { cursor.offset.unwrap_or(0) } else { 0 };
-                let parsed: Record = decode(&record.json)?;
+                let parsed = decode_record(&record.json)?;
                 if let EventKind::MessageCompleted { message } = &parsed.kind {
                     let turn = record.turn.clone().unwrap_or_else(TurnId::none);
                     frames.extend(texts_after(record.seq, &message.id, &turn, &message.text(), seen));

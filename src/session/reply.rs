@@ -1,7 +1,7 @@
 //! The reply of a turn is stored once, in the record of its message. The record of the turn's end refers to that
 //! message, and readers get the reply from there.
 
-use super::{decode, encode};
+use super::{decode_record, encode};
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Records, Select, StoredRecord},
@@ -39,7 +39,7 @@ pub(super) fn resolve(store: &dyn SessionStore, record: &mut Record) -> Result<(
         ..Select::default()
     };
     for stored in Records::new(store, select) {
-        match decode::<Record>(&stored?.json)?.kind {
+        match decode_record(&stored?.json)?.kind {
             EventKind::MessageCompleted { message } if message.id == reply.message => {
                 end.resolve(&message);
                 return Ok(());
@@ -59,7 +59,7 @@ pub(super) fn whole(store: &dyn SessionStore, stored: StoredRecord) -> Result<St
     if !ENDS.contains(&stored.kind.as_str()) {
         return Ok(stored);
     }
-    let mut record: Record = decode(&stored.json)?;
+    let mut record = decode_record(&stored.json)?;
     resolve(store, &mut record)?;
     Ok(StoredRecord { json: encode(&record)?, ..stored })
 }

@@ -1,6 +1,6 @@
 //! Reads and checks what the object of a session stores, without opening the session.
 
-use super::{DocumentKey, OpenError, decode, document_key, schema};
+use super::{DocumentKey, OpenError, decode_part, document_key, schema};
 use crate::ports::{SessionStore, StoreError};
 use crate::types::{AgentId, AgentRef, AgentVersion, Owner, SessionId, TenantId, UserId, WorkspaceOwner};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -39,9 +39,8 @@ fn meta<T: DeserializeOwned>(store: &dyn SessionStore) -> Result<Option<T>, Stor
         return Ok(None);
     }
     let Some(json) = document_key::read(store, &DocumentKey::State)? else { return Ok(None) };
-    // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
-    let state: Result<State<T>, _> = serde_json::from_slice(json.as_bytes());
-    state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+    let State { meta } = decode_part(&json)?;
+    Ok(Some(meta))
 }
 
 /// Reads the tenant, the user and the agent of the stored session, or `None` if there is none or a newer version has written it.
@@ -68,7 +67,7 @@ pub fn agent(store: &dyn SessionStore) -> Result<Option<(TenantId, UserId, Agent
     if schema::check(&json).is_err() {
         return Ok(None);
     }
-    let State { meta: Meta { tenant, user, agent, agent_version } } = decode(&json)?;
+    let State { meta: Meta { tenant, user, agent, agent_version } } = decode_part(&json)?;
     Ok(Some((tenant, user, AgentRef { id: agent, version: agent_version })))
 }
 

@@ -1,6 +1,6 @@
 //! The usage in a session's log, which the session reports to its tenant's ledger.
 
-use super::decode;
+use super::decode_part;
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Page, Records, Select},
@@ -72,7 +72,7 @@ pub fn of_log(
     // A turn that ends after a restart may not know its model.
     let mut models: BTreeMap<Option<TurnId>, String> = BTreeMap::new();
     for record in records {
-        let counted: Counted = decode(&record.json)?;
+        let counted: Counted = decode_part(&record.json)?;
         let day = Day::of(counted.at);
         let (model, totals) = match (record.kind.as_str(), counted) {
             ("turn.started", _) => {
@@ -130,7 +130,7 @@ pub fn cost(store: &dyn SessionStore, after: u64) -> Result<NanoUsd, StoreError>
     }
     let kinds = &["usage.updated", "usage.other"];
     Records::new(store, Select { after, kinds, ..Select::default() }).try_fold(NanoUsd(0), |sum, record| {
-        let Cost { cost_usd, model } = decode(&record?.json)?;
+        let Cost { cost_usd, model } = decode_part(&record?.json)?;
         // A subagent reports its own.
         Ok(model.map_or(sum, |_| sum.plus(NanoUsd::of_usd(cost_usd.unwrap_or_default()))))
     })
@@ -146,5 +146,5 @@ pub(super) fn first_due(store: &dyn SessionStore, after: u64) -> Result<Option<T
         at: Timestamp,
     }
     let first = store.read(Select { after, kinds: DUE, limit: 1, ..Select::default() })?;
-    first.records.first().map(|record| Ok(decode::<At>(&record.json)?.at)).transpose()
+    first.records.first().map(|record| Ok(decode_part::<At>(&record.json)?.at)).transpose()
 }

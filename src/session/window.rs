@@ -10,7 +10,7 @@ pub use observed::Observed;
 pub use state::ContextState;
 
 use super::{
-    decode,
+    decode, decode_record,
     document_key::{self, DocumentKey},
     fold, tokens,
 };
@@ -98,7 +98,7 @@ impl ContextWindow {
             let kinds = &["turn.started"];
             let started = Select { before: Some(before), kinds, newest_first: true, ..Select::default() };
             let started = store.read(Select { limit: 1, ..started })?.records.pop();
-            records.splice(0..0, started.map(|stored| decode(&stored.json)).transpose()?);
+            records.splice(0..0, started.map(|stored| decode_record(&stored.json)).transpose()?);
         }
         for record in &records {
             fold::fold(&mut window.messages, record);
@@ -254,7 +254,7 @@ fn newest(store: &dyn SessionStore, from: u64, bounds: Bounds) -> Result<Vec<Rec
         if is_cut {
             break;
         }
-        let record = decode(&stored.json)?;
+        let record = decode_record(&stored.json)?;
         let is_start = starts(&record);
         records.push(record);
         // JSON is larger than the text in it. The caller trims the window exactly.

@@ -4,7 +4,7 @@ use super::definition::Definition;
 use crate::hooks::workspace_tools::MAX_CHARS;
 use crate::mcp::{MAX_SERVERS, McpServer};
 use crate::ports::{AllowedHosts, Filesystem, filesystem::FileError};
-use crate::types::{FieldError, FilePath};
+use crate::types::{FieldError, FilePath, json};
 use crate::workspace::layout;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -82,11 +82,11 @@ fn start(text: &str, max_chars: usize) -> String {
 }
 
 fn parse(name: &str, server: Value, hosts: &AllowedHosts) -> Result<McpServer, String> {
-    let server: McpServer = serde_json::from_value(server).map_err(|error| {
+    let server: McpServer = json::from_value(server).map_err(|error| {
         // Users read the reason, and another message may quote a value.
         let names_field =
             |text: &String| text.starts_with("unknown field") || text.starts_with("missing field");
-        Some(error.to_string()).filter(names_field).unwrap_or_else(|| "a field has another type".to_owned())
+        Some(error.detail).filter(names_field).unwrap_or_else(|| "a field has another type".to_owned())
     })?;
     let servers = BTreeMap::from([(name.to_owned(), server.clone())]);
     let faults = McpServer::faults(&servers, hosts);

@@ -1,7 +1,7 @@
 //! Suspended tool calls: what a call waits for, and its resolution.
 
 use super::{
-    CallId, Category, ChildSettings, Decider, KeyId, RequestId, Timestamp, TurnId, UserId,
+    CallId, Category, ChildSettings, Decider, FieldError, KeyId, RequestId, Timestamp, TurnId, UserId, json,
     subagent::ChildTask,
 };
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ impl Wait {
     ///
     /// # Errors
     /// When the payload of a subagent's call is not a task.
-    pub fn new(kind: WaitKind, payload: Value) -> serde_json::Result<Self> {
+    pub fn new(kind: WaitKind, payload: Value) -> Result<Self, FieldError> {
         Ok(match kind {
             WaitKind::Approval => Self::Approval,
             WaitKind::Question => Self::Question(payload),
@@ -98,8 +98,8 @@ impl Wait {
                 let mut payload = payload;
                 let theirs = payload.as_object_mut().and_then(|payload| payload.remove("pending"));
                 Self::Child(ChildWait {
-                    task: serde_json::from_value(payload)?,
-                    pending: theirs.map_or(Ok(Vec::new()), serde_json::from_value)?,
+                    task: json::from_value(payload)?,
+                    pending: theirs.map_or(Ok(Vec::new()), json::from_value)?,
                     notified: None,
                     settings: None,
                 })
@@ -298,9 +298,9 @@ struct Stored {
 }
 
 impl TryFrom<Stored> for Suspension {
-    type Error = serde_json::Error;
+    type Error = FieldError;
 
-    fn try_from(stored: Stored) -> serde_json::Result<Self> {
+    fn try_from(stored: Stored) -> Result<Self, FieldError> {
         let Stored { pending, resolved, notified, child: settings, progress, address } = stored;
         let mut wait = Wait::new(pending.kind, pending.payload)?;
         if let Wait::Child(child) = &mut wait {

@@ -18,10 +18,11 @@ use crate::types::{
     Acknowledgement, CallId, ChildKey, ChildSettings, ChildStatus, ChildTask, ErrorCode, EventKind, Imported,
     Parent, Problem, Promoted, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta, SubagentKind,
     Suspension, Timestamp, ToolOutcome, TurnOptions, TurnStatus, Wait,
+    json::from_value,
     session::{SCHEMA, Totals},
 };
 use futures::future::join_all;
-use serde_json::{from_value, json};
+use serde_json::json;
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 

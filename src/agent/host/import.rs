@@ -10,7 +10,7 @@ use crate::ports::{
     session_store::{Page, Records, Select},
     within,
 };
-use crate::session::{self, OpenError, Session, decode, discard_copy};
+use crate::session::{self, OpenError, Session, decode_record, discard_copy};
 use crate::types::{
     EventKind, Imported, Problem, Record, SessionId, Snapshot, SnapshotMeta,
     session::{Account, SCHEMA},
@@ -158,7 +158,7 @@ impl SessionHost {
         let store = self.ports.store.as_ref();
         if store.exists()? {
             for stored in Records::new(store, Select::default()) {
-                copied.fold(decode(&stored?.json)?);
+                copied.fold(decode_record(&stored?.json)?);
             }
         }
         let session = match copied.last_seq {
@@ -205,6 +205,6 @@ fn check_version(snapshot: &Snapshot) -> Result<(), OpenError> {
 /// Reads a page of records as they are stored, and returns whether more follow.
 fn page_of(session: &Session, select: Select<'_>) -> Result<(Vec<Record>, bool), StoreError> {
     let Page { records, more } = session.store().read(select)?;
-    let records: Result<_, _> = records.iter().map(|stored| decode(&stored.json)).collect();
+    let records: Result<_, _> = records.iter().map(|stored| decode_record(&stored.json)).collect();
     Ok((records?, more))
 }

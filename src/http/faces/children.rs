@@ -7,7 +7,7 @@ use crate::ports::{PeerRequest, PeerResponse};
 use crate::session::Session;
 use crate::types::{
     ErrorCode, FieldError, Pending, Problem, Reached, SessionId, StorageQuota, TimedLimit, Timestamp,
-    WaitKind,
+    WaitKind, json,
 };
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub(super) fn flattened(pending: &[Pending]) -> Vec<Pending> {
 /// Returns the calls of the subagent that a call waits for; `None` for any other call.
 fn calls_of(call: &Pending) -> Option<Vec<Pending>> {
     let child = call.payload["session"].as_str().filter(|_| call.kind == WaitKind::Subagent)?;
-    let theirs: Vec<Pending> = serde_json::from_value(call.payload["pending"].clone()).ok()?;
+    let theirs: Vec<Pending> = json::from_value(call.payload["pending"].clone()).ok()?;
     let own = |their: Pending| Pending {
         call_id: format!("{child}/{}", their.call_id).into(),
         turn: call.turn.clone(),
@@ -93,7 +93,7 @@ fn problem_of(response: &PeerResponse) -> Problem {
         Timed { limit: TimedLimit, resets_at: Timestamp },
         Stored { limit: StorageQuota },
     }
-    let Written { code, detail, errors, limit } = match serde_json::from_slice(&response.body) {
+    let Written { code, detail, errors, limit } = match json::from_slice(&response.body) {
         Ok(written) => written,
         Err(error) => {
             return Problem::internal(format!("the response of a subagent's session: {error}"));

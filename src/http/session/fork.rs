@@ -7,10 +7,10 @@ use crate::ports::{
     StoreError,
     session_store::{Records, Select},
 };
-use crate::session::{Session, decode, fold};
+use crate::session::{Session, decode_record, fold};
 use crate::types::{
-    ErrorCode, EventKind, GeneratedId, Grants, Imported, Problem, Record, SessionId, SessionMeta,
-    SessionPermissions, Snapshot, SnapshotMeta,
+    ErrorCode, EventKind, GeneratedId, Grants, Imported, Problem, SessionId, SessionMeta, SessionPermissions,
+    Snapshot, SnapshotMeta,
     session::{SCHEMA, Totals},
 };
 use http::StatusCode;
@@ -87,7 +87,7 @@ fn last_of(session: &Session, message: &str) -> Result<Option<u64>, StoreError> 
         let stored = stored?;
         // Parsing is slower than searching, and most records do not contain the id.
         if stored.json.contains(message) {
-            let record: Record = decode(&stored.json)?;
+            let record = decode_record(&stored.json)?;
             if message_of(&record.kind) == Some(message) {
                 return Ok(Some(stored.seq));
             }

@@ -9,7 +9,7 @@ use crate::ports::{
     consents::{ConsentKey, ConsentKind},
     secrets,
 };
-use crate::types::{TenantId, Timestamp};
+use crate::types::{TenantId, Timestamp, json::from_value};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use form_urlencoded::{Serializer, byte_serialize};
 use serde::{Deserialize, Serialize};
@@ -185,7 +185,7 @@ async fn register(
     let id = text(&answer.body, "client_id").ok_or_else(refused)?;
     let secret = text(&answer.body, "client_secret");
     let chosen =
-        answer.body.get("token_endpoint_auth_method").and_then(|method| Method::deserialize(method).ok());
+        answer.body.get("token_endpoint_auth_method").and_then(|method| from_value(method.clone()).ok());
     let method = chosen.unwrap_or(preferred);
     let now = ports.clock.now();
     // 0 means that it does not expire.

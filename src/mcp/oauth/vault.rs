@@ -3,7 +3,7 @@
 use super::Ports;
 use crate::mcp::error::McpError;
 use crate::ports::consents::{ConsentKey, ConsentKind};
-use crate::types::{TenantId, Timestamp, UserId};
+use crate::types::{TenantId, Timestamp, UserId, json};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn sealed(ports: &Ports, key: &ConsentKey, value: &impl Serialize) -> Result<Str
 
 /// Decrypts a value. One that was encrypted with another key counts as absent.
 pub fn open<T: DeserializeOwned>(ports: &Ports, key: &ConsentKey, sealed: &str) -> Option<T> {
-    serde_json::from_str(&ports.sealer.open(&context(key), sealed)?).ok()
+    json::from_str(&ports.sealer.open(&context(key), sealed)?).ok()
 }
 
 /// Returns a value and its version.

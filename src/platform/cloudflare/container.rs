@@ -8,7 +8,7 @@
 
 use super::{
     inbox::InboxObjects,
-    messages::send,
+    messages::{self, send},
     runtime::{ConsoleLog, WorkerClock},
 };
 use crate::ports::{
@@ -17,7 +17,7 @@ use crate::ports::{
 };
 use crate::types::{
     AgentId, InboxCall, InboxChanges, InboxFilter, InboxKind, InboxNotice, InboxPosition, TenantId,
-    Timestamp, WorkspaceKind,
+    Timestamp, WorkspaceKind, json,
 };
 use async_trait::async_trait;
 use js_sys::{Function, Object, Reflect};
@@ -76,7 +76,7 @@ struct Served {
 /// The secret is malformed.
 fn granted(env: &Env, tenant: &TenantId, agent: &AgentId) -> Result<Option<Grant>> {
     let Ok(secret) = env.secret(SECRET) else { return Ok(None) };
-    let mut tenants: Tenants = serde_json::from_str(&secret.to_string())
+    let mut tenants: Tenants = json::from_str(&secret.to_string())
         .map_err(|error| Error::RustError(format!("{SECRET} is malformed: {error}")))?;
     Ok(tenants.remove(tenant).filter(|grant| grant.agents.contains(agent)))
 }
@@ -202,7 +202,7 @@ impl DurableObject for RunnerContainer {
         let Inner { state, .. } = &*self.inner;
         let storage = state.storage();
         let Some(text) = storage.get::<String>(SERVED).await? else { return Response::empty() };
-        let served: Served = serde_json::from_str(&text)?;
+        let served: Served = messages::of_json(&text)?;
         let goes_on = self.inner.tend(&served).await.unwrap_or_else(|error| {
             failed(&served.tenant, &error);
             true

@@ -16,7 +16,7 @@ pub use shards::Shards;
 
 use super::timeout::{CallError, error_text, with_timeout};
 use crate::platform::sql::{SqlError, moves::is_refusal};
-use crate::types::{TenantId, Timestamp};
+use crate::types::{TenantId, Timestamp, json};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shards::Placed;
@@ -121,7 +121,7 @@ impl Rows {
 
     /// Deserializes the rows.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, SqlError> {
-        serde_json::from_value(Value::Array(self.values()?)).map_err(SqlError::new)
+        json::from_value(Value::Array(self.values()?)).map_err(SqlError::new)
     }
 
     /// Returns whether there are any rows.

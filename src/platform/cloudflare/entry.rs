@@ -1,7 +1,7 @@
 //! The Worker's entry points.
 
 use super::{
-    convert, face_socket,
+    convert, face_socket, messages,
     object::{FORWARD, ForwardHead, Objects, REACHED, object_name},
     runtime::ConsoleLog,
     setup,
@@ -121,7 +121,7 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
     let Some(reached) = reached else { return Ok(response) };
     let (gateway, caller) = (gateway(env)?, &head.principal);
     let (quota, now) = (gateway.quota(caller), gateway.clock.now());
-    gateway.refusals.add(&caller.tenant, quota, serde_json::from_str(&reached)?, now);
+    gateway.refusals.add(&caller.tenant, quota, messages::of_json(&reached)?, now);
     over_limit::hold(&gateway, &caller.tenant).await;
     Ok(raw_without(&response, REACHED)?)
 }

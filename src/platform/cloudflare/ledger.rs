@@ -5,7 +5,7 @@
 
 use super::{
     inbox::{self, InboxMessage},
-    messages::{json_of, send},
+    messages::{self, json_of, send},
     runtime::{ConsoleLog, WorkerClock},
     sql::ObjectDatabase,
 };
@@ -64,7 +64,7 @@ impl DurableObject for TenantObject {
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let Inner { inbox, clock, .. } = &*self.inner;
-        let handled = match serde_json::from_str(&request.text().await?)? {
+        let handled = match messages::of_json(&request.text().await?)? {
             Message::Inbox { inbox: message } => inbox::handle(inbox, message, clock.as_ref()).await,
             // No await: messages must not interleave.
             Message::Ledger(message) => self.inner.handle(message),

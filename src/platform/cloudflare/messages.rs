@@ -1,6 +1,7 @@
 //! Messages to the objects of a tenant: JSON in, JSON out.
 
 use crate::ports::StoreError;
+use crate::types::json;
 use serde::{Serialize, de::DeserializeOwned};
 use worker::{Method, ObjectNamespace, Request, RequestInit};
 
@@ -22,10 +23,18 @@ pub async fn send<T: DeserializeOwned>(
         Ok::<_, worker::Error>((response.status_code(), response.text().await?))
     };
     match sent.await {
-        Ok((200, json)) => serde_json::from_str(&json).map_err(|error| error.to_string()),
+        Ok((200, json)) => json::from_str(&json).map_err(|error| error.to_string()),
         Ok((_, cause)) => Err(cause),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// If it has another form.
+pub fn of_json<T: DeserializeOwned>(message: &str) -> worker::Result<T> {
+    json::from_str(message).map_err(|error| worker::Error::RustError(error.to_string()))
 }
 
 /// Writes a response as JSON.

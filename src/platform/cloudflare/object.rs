@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "the platform's macros generate undocumented items")]
 
 use super::{
-    convert,
+    convert, messages,
     runtime::{ConsoleLog, ObjectSpawner},
     setup,
     socket::{self as platform_socket, ObjectSocket},
@@ -24,7 +24,7 @@ use crate::platform::sql::SqlSessionStore;
 use crate::ports::{Log, PeerError, PeerRequest, PeerResponse, Peers, SessionEraser};
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Imported, Principal, Problem, RequestId, SessionId,
-    Snapshot, TenantId,
+    Snapshot, TenantId, json,
 };
 use async_trait::async_trait;
 use js_sys::Uint8Array;
@@ -199,7 +199,7 @@ impl Inner {
     async fn forwarded(&self, request: Request, forward: &str) -> Result<Response> {
         #[cfg(feature = "fixtures")]
         super::fixtures::log_ticket(&request);
-        let forward: ForwardHead = serde_json::from_str(forward)?;
+        let forward: ForwardHead = messages::of_json(forward)?;
         let inner = request.inner();
         let response = match self.respond(inner, &forward).await {
             Ok(response) => match response.into_parts() {
@@ -263,7 +263,7 @@ impl Inner {
         if let Err(problem) = host.load_agent().await {
             return Response::error(problem.to_string(), 500);
         }
-        let done = match serde_json::from_str(internal)? {
+        let done = match messages::of_json(internal)? {
             Internal::Copy => {
                 read(&mut request).await.and_then(|snapshot| host.copy(&snapshot)).map(|()| String::new())
             }
@@ -316,7 +316,7 @@ impl Objects {
         body: Option<String>,
     ) -> std::result::Result<T, PeerError> {
         let response = self.ask(&object_name(tenant, session), what, body).await?;
-        serde_json::from_str(&response).map_err(|error| PeerError(error.to_string()))
+        json::from_str(&response).map_err(|error| PeerError(error.to_string()))
     }
 
     async fn ask(
@@ -417,7 +417,7 @@ impl SessionEraser for Objects {
 /// Reads the body of a request of another object.
 async fn read<T: serde::de::DeserializeOwned>(request: &mut Request) -> std::result::Result<T, Problem> {
     let body = request.bytes().await.map_err(|error| Problem::internal(error.to_string()))?;
-    serde_json::from_slice(&body).map_err(|error| Problem::internal(error.to_string()))
+    json::from_slice(&body).map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// Returns the JSON of a message between objects: plain data, which can always be written.

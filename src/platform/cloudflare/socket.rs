@@ -2,6 +2,7 @@
 
 use crate::http::session::sockets::Socket;
 use crate::http::upgrade::SocketState;
+use crate::types::json;
 use worker::{Result, State, WebSocket};
 
 /// A WebSocket of this object.
@@ -39,5 +40,5 @@ pub fn hold(state: &State, socket: &WebSocket, stored: &SocketState) -> Result<(
 
 fn stored(socket: &WebSocket) -> Option<SocketState> {
     let text: String = socket.deserialize_attachment().ok().flatten()?;
-    serde_json::from_str(&text).ok()
+    json::from_str(&text).ok()
 }

@@ -12,7 +12,8 @@ use crate::ports::{
     directory::{DirectoryError, DirectoryResult},
 };
 use crate::types::{
-    AgentEntry, AgentId, AgentSummary, AgentVersion, AuditEntry, StoredVersion, TenantId, Timestamp,
+    AgentEntry, AgentId, AgentSummary, AgentVersion, AuditEntry, FieldError, StoredVersion, TenantId,
+    Timestamp, json,
 };
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -99,13 +100,12 @@ fn time(number: f64) -> Timestamp {
 
 impl VersionRow {
     fn read(self) -> DirectoryResult<StoredVersion> {
-        let broken =
-            |error: serde_json::Error| DirectoryError(format!("a stored version is not JSON: {error}"));
+        let broken = |error: FieldError| DirectoryError(format!("a stored version is not JSON: {error}"));
         Ok(StoredVersion {
             version: version(self.version),
-            definition: serde_json::from_str(&self.definition).map_err(broken)?,
+            definition: json::from_str(&self.definition).map_err(broken)?,
             created_at: time(self.created_at),
-            created_by: serde_json::from_str(&self.created_by).map_err(broken)?,
+            created_by: json::from_str(&self.created_by).map_err(broken)?,
         })
     }
 }

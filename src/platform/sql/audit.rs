@@ -1,7 +1,7 @@
 //! The audit trail (`migrations/0013_audit.sql`).
 
 use super::{Rows, SqlError, Statement, Value, json};
-use crate::types::{AuditEntry, AuditId, AuditQuery, TenantId, Timestamp};
+use crate::types::{AuditEntry, AuditId, AuditQuery, TenantId, Timestamp, json};
 use serde::Deserialize;
 
 /// The condition of a change whose row the first statement of its batch has added; see [`with_change`].
@@ -89,9 +89,9 @@ pub fn read(rows: &impl Rows) -> Result<Vec<AuditEntry>, SqlError> {
         let AuditRow { at, actor, details, mut rest } = row;
         rest.insert("at".to_owned(), serde_json::json!(Timestamp(at as u64)));
         for (name, text) in [("actor", actor), ("details", details)] {
-            rest.insert(name.to_owned(), serde_json::from_str(&text)?);
+            rest.insert(name.to_owned(), json::from_str(&text)?);
         }
-        serde_json::from_value(serde_json::Value::Object(rest))
+        json::from_value(rest.into())
     };
     rows.read::<AuditRow>()?.into_iter().map(|row| entry(row).map_err(SqlError::new)).collect()
 }

@@ -5,7 +5,7 @@ use crate::agent::{ExternalTool, Judge, Tool, external_tool::Declared};
 use crate::ports::outbound::Endpoint;
 use crate::session::Modes;
 use crate::tools::{LoadSkill, ReadArtifact, Recall};
-use crate::types::{AgentId, FilePath, Mode, SubagentKind, glob};
+use crate::types::{AgentId, FilePath, Mode, SubagentKind, glob, json};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(|config, text| {
                 let level = Value::String(text.to_lowercase());
                 config.agent.think =
-                    serde_json::from_value(level).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
+                    json::from_value(level).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
                 Ok(())
             }),
             default: "off",
@@ -209,7 +209,7 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(|config, text| {
                 let value = Value::String(text.to_owned());
                 config.agent.background =
-                    serde_json::from_value(value).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
+                    json::from_value(value).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
                 Ok(())
             }),
             default: "off",

@@ -194,7 +194,7 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
             "\"demo\": a built-in provider has this name",
         ),
         ("PROVIDERS", r#"[{"name": "a", "base_url": "x"}]"#, "\"a\": `base_url` must start with"),
-        ("PROVIDERS", r#"[{"name": "a"}]"#, "missing field `base_url`"),
+        ("PROVIDERS", r#"[{"name": "a"}]"#, "/0: missing field `base_url`"),
         ("MEDIA_PRICES", r#"{"a/b": {"image": -1}}"#, "negative price for \"a/b\"; expected JSON"),
         ("MODEL_WINDOWS", r#"{"a/b": 1999}"#, "the window of \"a/b\" is below 2000 tokens; expected JSON"),
         ("PERMISSIONS", "ask", "expected value"),

@@ -2,6 +2,7 @@
 
 use super::Config;
 use crate::model::{NegativePrice, SmallWindow};
+use crate::types::{FieldError, json};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ pub enum ValueError {
     Unexpected(String),
     /// The value is not JSON, or JSON of another shape.
     #[error("{0}")]
-    Json(#[from] serde_json::Error),
+    Json(#[from] FieldError),
     /// A price is negative.
     #[error(transparent)]
     Price(#[from] NegativePrice),
@@ -80,7 +81,7 @@ pub fn origin(text: &str) -> Result<String, ValueError> {
 
 /// Parses JSON.
 pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
-    Ok(serde_json::from_str(text)?)
+    Ok(json::from_str(text)?)
 }
 
 /// Parses a JSON list of at most `most` entries.

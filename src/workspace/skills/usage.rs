@@ -9,7 +9,7 @@ use crate::ports::{
     FileError, Filesystem,
     filesystem::{File, FileResult, Precondition},
 };
-use crate::types::{FilePath, Timestamp};
+use crate::types::{FilePath, Timestamp, json};
 use crate::workspace::layout;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -83,7 +83,7 @@ pub struct SkillUsage {
 impl SkillUsage {
     /// Reads the file. A malformed one has no usage: it is replaced when a skill is used.
     pub fn read(version: &str, bytes: &[u8]) -> Self {
-        Self { skills: serde_json::from_slice(bytes).unwrap_or_default(), version: Some(version.to_owned()) }
+        Self { skills: json::from_slice(bytes).unwrap_or_default(), version: Some(version.to_owned()) }
     }
 
     /// Stores the usage.

@@ -8,7 +8,7 @@ use crate::http::session::call::Call;
 use crate::ports::directory::SessionKinds;
 use crate::ports::{ReaderRequest, session_store::Select};
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{AgentId, Cursor, ErrorCode, Problem, SessionId, Timestamp};
+use crate::types::{AgentId, Cursor, ErrorCode, Problem, SessionId, Timestamp, json};
 use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -224,7 +224,7 @@ async fn page_of(
     let response = response.map_err(|error| unavailable(error.to_string()))?;
     let bytes: Vec<_> = response.body.try_collect().await.map_err(|error| unavailable(error.to_string()))?;
     let bytes = bytes.concat();
-    let page: ContextPage = serde_json::from_slice(&bytes).map_err(|error| unavailable(error.to_string()))?;
+    let page: ContextPage = json::from_slice(&bytes).map_err(|error| unavailable(error.to_string()))?;
     let found = match (page.result, page.error) {
         (Some(found), _) => found,
         // It was erased.

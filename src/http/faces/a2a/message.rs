@@ -9,7 +9,7 @@ use crate::http::owner::session_id;
 use crate::http::patch::or_default;
 use crate::http::session::message::MessageBody;
 use crate::session::artifacts::Content as Attachment;
-use crate::types::{Pending, Problem, SessionId, WaitKind};
+use crate::types::{Pending, Problem, SessionId, WaitKind, json};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::Value;
@@ -168,7 +168,7 @@ impl Message {
                 Problem::field(at.clone(), expected)
             };
             let CallData { call_id, approved, reason, answer } =
-                serde_json::from_value(data.clone()).map_err(|_| fault())?;
+                json::from_value(data.clone()).map_err(|_| fault())?;
             let given = match (approved, answer) {
                 (Some(approved), None) => Given::Decision(approved, reason),
                 (None, Some(answer)) => Given::Answer(CallAnswer::Answer(answer)),

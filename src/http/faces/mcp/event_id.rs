@@ -2,7 +2,7 @@
 //! response from the log, so nothing is stored. It permits nothing: the caller may read the turn anyway.
 
 use crate::http::request::{Request, RequestExt};
-use crate::types::{ErrorCode, Problem, SessionId, TurnId};
+use crate::types::{ErrorCode, Problem, SessionId, TurnId, json};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub(super) struct EventId {
 
 impl EventId {
     fn parse(text: &str) -> Option<Self> {
-        let id: Self = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let id: Self = json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
         SessionId::parse(&id.session)?;
         let is_id = |value: &Value| value.is_string() || value.is_number();
         (is_id(&id.request) && id.progress_token.as_ref().is_none_or(is_id)).then_some(id)

@@ -2,7 +2,7 @@
 
 use super::super::socket::{FrameHead, SocketFormat, SocketRequest};
 use crate::http::disposition::RESERVED;
-use crate::types::{ErrorCode, Problem};
+use crate::types::{ErrorCode, Problem, json};
 use http::Method;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
@@ -50,12 +50,12 @@ impl SocketFormat for ChatSocket {
             request_id: Option<String>,
             headers: Headers,
         }
-        let Head { r#type, request_id, headers } = serde_json::from_str(frame).unwrap_or_default();
+        let Head { r#type, request_id, headers } = json::from_str(frame).unwrap_or_default();
         FrameHead { id: request_id, authorization: headers.authorization, is_stop: r#type == "abort" }
     }
 
     fn read(&self, frame: &str) -> Result<SocketRequest, Problem> {
-        let frame = serde_json::from_str(frame).map_err(|error| {
+        let frame = json::from_str(frame).map_err(|error| {
             Problem::new(ErrorCode::MalformedJson, format!("not a frame of the AI SDK's transport: {error}"))
         })?;
         Ok(match frame {

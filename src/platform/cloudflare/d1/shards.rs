@@ -9,7 +9,7 @@ use crate::http::{erasure::id_held, placement, placement::SHARD_TTL};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::platform::sql::{SqlError, shard_name};
 use crate::ports::Clock;
-use crate::types::{TenantId, UserId, expiring::Expiring};
+use crate::types::{TenantId, UserId, expiring::Expiring, json};
 use serde::Deserialize;
 use std::{collections::HashMap, rc::Rc, time::Duration};
 use worker::{D1Type, Env, Result};
@@ -182,7 +182,7 @@ impl Shards {
             number.ok_or_else(|| SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")))
         };
         let home = position(name)?;
-        let moved = row.as_ref().map(|row| serde_json::from_str::<HashMap<UserId, String>>(&row.moved));
+        let moved = row.as_ref().map(|row| json::from_str::<HashMap<UserId, String>>(&row.moved));
         let moved = moved.transpose().map_err(SqlError::new)?.unwrap_or_default().into_iter();
         let moved: HashMap<UserId, usize> = moved
             .map(|(user, shard)| Ok((user, position(&shard)?)))

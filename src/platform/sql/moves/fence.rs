@@ -7,6 +7,7 @@
 use super::part::Job;
 use super::position::Position;
 use crate::platform::sql::{Rows, SqlError, Statement, Value, json};
+use crate::types::json;
 use serde::Deserialize;
 
 /// The error with which a trigger refuses a write.
@@ -74,7 +75,7 @@ pub(super) fn read(results: &[impl Rows]) -> Result<Option<(Position, u64)>, Sql
         copied: f64,
     }
     let row = crate::platform::sql::read::<FenceRow>(results, 0)?.into_iter().next();
-    let position = |row: &FenceRow| serde_json::from_str(&row.position).map_err(SqlError::new);
+    let position = |row: &FenceRow| json::from_str(&row.position).map_err(SqlError::new);
     row.map(|row| Ok((position(&row)?, row.copied as u64))).transpose()
 }
 

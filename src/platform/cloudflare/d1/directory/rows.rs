@@ -2,10 +2,10 @@
 
 use super::timestamp;
 use crate::ports::directory::{ApiKey, DirectoryError, DirectoryResult, SessionEntry, Tenant};
-use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, UserId};
+use crate::types::{AgentId, FieldError, KeyId, SessionId, TenantId, TenantPolicy, UserId, json};
 use serde::{Deserialize, de::DeserializeOwned};
 
-pub fn invalid_row(error: serde_json::Error) -> DirectoryError {
+pub fn invalid_row(error: FieldError) -> DirectoryError {
     DirectoryError(format!("cannot read a row: {error}"))
 }
 
@@ -24,7 +24,7 @@ pub struct TenantRow {
 
 impl TenantRow {
     pub fn read(self) -> DirectoryResult<Tenant> {
-        let jwt = self.jwt.map(|jwt| serde_json::from_str(&jwt)).transpose().map_err(invalid_row)?;
+        let jwt = self.jwt.map(|jwt| json::from_str(&jwt)).transpose().map_err(invalid_row)?;
         Ok(Tenant {
             id: self.id,
             name: self.name,
@@ -41,7 +41,7 @@ impl TenantRow {
 
 /// Parses a column that is NULL for the default.
 fn or_default<T: DeserializeOwned + Default>(stored: Option<String>) -> DirectoryResult<T> {
-    stored.map_or(Ok(T::default()), |text| serde_json::from_str(&text).map_err(invalid_row))
+    stored.map_or(Ok(T::default()), |text| json::from_str(&text).map_err(invalid_row))
 }
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ impl KeyRow {
             id: self.id,
             tenant: self.tenant,
             name: self.name,
-            scopes: serde_json::from_str(&self.scopes).map_err(invalid_row)?,
+            scopes: json::from_str(&self.scopes).map_err(invalid_row)?,
             created_at: timestamp(self.created_at),
             expires_at: self.expires_at.map(timestamp),
         })
