@@ -3,7 +3,7 @@
 use super::jwk::{Jwk, KeyError};
 use crate::ports::Signatures;
 use crate::ports::directory::JwtConfig;
-use crate::types::{Scope, Scopes, Timestamp, json};
+use crate::types::{Scope, Scopes, Timestamp};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -117,7 +117,7 @@ impl<'a> Token<'a> {
 }
 
 fn part<T: DeserializeOwned>(text: &str) -> Option<T> {
-    json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
 }
 
 impl Claims {

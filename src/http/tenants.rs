@@ -9,7 +9,7 @@ use super::owner::ID_FORM;
 use super::response::{self, Response};
 use super::{
     audit, body, erasure, page,
-    patch::{merge, object, present, present_object},
+    patch::{merge, present},
     placement, scopes,
 };
 use crate::ports::Signatures;
@@ -51,10 +51,10 @@ pub(in crate::http) struct NewTenant {
     #[serde(default)]
     spread: bool,
     /// The permission rules of all sessions of the tenant.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default)]
     permissions: Option<Rules>,
     /// The limits of the tenant.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default)]
     limits: Option<TenantLimits>,
 }
 
@@ -69,10 +69,10 @@ pub(in crate::http) struct TenantPatch {
     #[serde(default, deserialize_with = "present")]
     jwt: Option<Option<JwtConfig>>,
     /// A merge patch (RFC 7396) of the rules.
-    #[serde(default, deserialize_with = "present_object")]
+    #[serde(default, deserialize_with = "present")]
     permissions: Option<Option<Map<String, Value>>>,
     /// A merge patch of the limits.
-    #[serde(default, deserialize_with = "present_object")]
+    #[serde(default, deserialize_with = "present")]
     limits: Option<Option<Map<String, Value>>>,
     /// Must be the tenant's shard: only a move changes it.
     #[serde(default)]

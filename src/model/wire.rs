@@ -2,7 +2,7 @@
 
 use crate::{
     ports::HttpRequest,
-    types::{MediaKind, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse},
+    types::{MediaKind, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, ToolSchema},
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -100,7 +100,38 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelErr
     })
 }
 
-/// Serializes the JSON of a request.
+/// A tool in a request: its schema, and the JSON before and after it.
+pub(super) struct WireTool<'a> {
+    pub(super) before: String,
+    pub(super) schema: &'a ToolSchema,
+    pub(super) after: &'static str,
+}
+
+/// The body of a request: a JSON object without its last field, `tools`.
+pub(super) trait RequestBody: Serialize {
+    fn tools(&self) -> &[WireTool<'_>];
+}
+
+/// Serializes the JSON of a request. The schemas of tools are most of it, so their texts are copied.
+pub(super) fn write_request(body: &impl RequestBody) -> Result<Vec<u8>, ModelError> {
+    let mut out = write(body)?;
+    let tools = body.tools();
+    if tools.is_empty() {
+        return Ok(out);
+    }
+    // The end of the object.
+    out.pop();
+    for (at, WireTool { before, schema, after }) in tools.iter().enumerate() {
+        let separator = if at == 0 { ",\"tools\":[" } else { "," };
+        for part in [separator, before, schema.text(), after] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Ok(out)
+}
+
+/// Serializes JSON.
 pub(super) fn write(body: &impl Serialize) -> Result<Vec<u8>, ModelError> {
     serde_json::to_vec(body).map_err(|e| {
         ModelError::new(ModelErrorKind::Invalid, format!("the request cannot be serialized: {e}"))
@@ -111,9 +142,9 @@ pub(super) fn write(body: &impl Serialize) -> Result<Vec<u8>, ModelError> {
 pub(super) fn post(
     url: String,
     auth: Option<(&str, String)>,
-    body: &impl Serialize,
+    body: &impl RequestBody,
 ) -> Result<HttpRequest, ModelError> {
-    let body = write(body)?;
+    let body = write_request(body)?;
     let mut headers = vec![
         ("content-type".to_owned(), "application/json".to_owned()),
         ("accept".to_owned(), "text/event-stream".to_owned()),

@@ -5,7 +5,7 @@ use super::{
     classify,
     openai::{self, Choice, CompletionDecoder, Counts, Dialect},
     response::ResponseBuilder,
-    wire::{Decoder, cut, parse, write},
+    wire::{Decoder, cut, parse, write_request},
 };
 use crate::types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use serde_json::Value;
 /// # Errors
 /// Returns an error when the request cannot be serialized.
 pub(super) fn input(request: &ModelRequest) -> Result<Value, ModelError> {
-    serde_json::from_slice(&write(&openai::body(request, Dialect::WorkersAi))?)
+    serde_json::from_slice(&write_request(&openai::body(request, Dialect::WorkersAi))?)
         .map_err(|e| ModelError::new(ModelErrorKind::Invalid, format!("the request is not JSON: {e}")))
 }
 

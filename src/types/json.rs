@@ -156,6 +156,16 @@ mod tests {
         assert!(too_deep(&nested(MAX_DEPTH + 1)) && too_deep(&objects(MAX_DEPTH + 1)));
     }
 
+    /// With its feature `raw_value`, `serde_json` would parse the value of a field with this name again.
+    #[test]
+    fn no_name_of_a_field_has_a_meaning() {
+        let named =
+            json!({"$serde_json::private::RawValue": "[1]", "a": {"$serde_json::private::RawValue": "x"}});
+        assert_eq!(serde_json::from_str::<Value>(&named.to_string()).expect("an object"), named);
+        assert_eq!(from_value::<Value>(named.clone()).expect("an object"), named);
+        assert_eq!(from_str::<Value>(&named.to_string()).expect("an object"), named);
+    }
+
     #[test]
     fn values_are_counted_outside_of_strings() {
         for (text, count) in [

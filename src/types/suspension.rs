@@ -302,7 +302,8 @@ impl TryFrom<Stored> for Suspension {
 
     fn try_from(stored: Stored) -> Result<Self, FieldError> {
         let Stored { pending, resolved, notified, child: settings, progress, address } = stored;
-        let mut wait = Wait::new(pending.kind, pending.payload)?;
+        let mut wait =
+            Wait::new(pending.kind, pending.payload).map_err(|error| error.below("/pending/payload"))?;
         if let Wait::Child(child) = &mut wait {
             (child.notified, child.settings) = (notified, settings);
         }

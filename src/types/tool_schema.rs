@@ -1,10 +1,7 @@
 //! JSON Schemas of tools.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{
-    Value,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::Value;
 use std::{cell::OnceCell, ops::Deref};
 
 /// The JSON Schema of a tool's arguments. Its text is kept, because each request to a model has the schemas of all tools.
@@ -13,13 +10,19 @@ use std::{cell::OnceCell, ops::Deref};
 /// # use edge_harness::types::ToolSchema;
 /// let schema: ToolSchema = serde_json::json!({"type": "object"}).into();
 /// assert_eq!(schema["type"], "object");
-/// assert_eq!(serde_json::to_string(&schema)?, r#"{"type":"object"}"#);
-/// # Ok::<(), serde_json::Error>(())
+/// assert_eq!(schema.text(), r#"{"type":"object"}"#);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ToolSchema {
     schema: Value,
-    text: OnceCell<Box<RawValue>>,
+    text: OnceCell<String>,
+}
+
+impl ToolSchema {
+    /// Returns the schema as JSON.
+    pub fn text(&self) -> &str {
+        self.text.get_or_init(|| self.schema.to_string())
+    }
 }
 
 impl From<Value> for ToolSchema {
@@ -44,13 +47,7 @@ impl PartialEq for ToolSchema {
 
 impl Serialize for ToolSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.text.get() {
-            Some(text) => text.serialize(serializer),
-            None => {
-                let text = to_raw_value(&self.schema).map_err(serde::ser::Error::custom)?;
-                self.text.get_or_init(|| text).serialize(serializer)
-            }
-        }
+        self.schema.serialize(serializer)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Export, Position};
 use crate::http::lists;
 use crate::ports::ReaderRequest;
 use crate::ports::directory::SessionKinds;
-use crate::types::{SessionId, Timestamp, json, json::record_type};
+use crate::types::{SessionId, Timestamp, json::record_type};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
@@ -178,7 +178,7 @@ pub fn artifact(line: &[u8]) -> Option<Artifact> {
     if line.len() > MAX_LINE || !line.windows(named.len()).any(|window| window == named) {
         return None;
     }
-    (record_type(line)? == "artifact.stored").then(|| json::from_slice(line).ok())?
+    (record_type(line)? == "artifact.stored").then(|| serde_json::from_slice(line).ok())?
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::call::Call;
 use super::checks::{self, MAX_OBJECT_BYTES};
 use crate::agent::{ExternalTool, OnBusy, Post, external_tool::Declared};
-use crate::http::patch::object;
 use crate::session::{Session, artifacts::ArtifactError};
 use crate::turn::schema;
 use crate::types::{
@@ -41,7 +40,7 @@ pub struct MessageBody {
     /// What to do while another turn runs.
     pub on_busy: Option<OnBusy>,
     /// Limits of the turn.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default)]
     pub budget: Option<BudgetPatch>,
     /// The only tools that the turn may use.
     pub tools: Option<Vec<String>>,

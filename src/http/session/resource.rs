@@ -3,7 +3,6 @@
 use super::call::Call;
 use super::checks;
 use super::permissions::patched;
-use crate::http::patch::object;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, page};
 use crate::session::Session;
@@ -32,7 +31,7 @@ pub(in crate::http) struct NewSession {
     /// Data of the caller, returned unchanged.
     metadata: Option<Map<String, Value>>,
     /// Limits of each turn.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default)]
     budget: Option<BudgetPatch>,
     /// The permission rules of the session.
     #[schemars(with = "Option<SessionPermissions>")]

@@ -6,7 +6,6 @@ use super::message::{MessageBody, NewSessionMeta};
 use super::subscription::ResponseMode;
 use super::{checks, turns};
 use crate::agent::{OnBusy, run::read_run};
-use crate::http::patch::object;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, idempotency::body_hash};
 use crate::runs::{About, Run, RunStatus};
@@ -48,7 +47,7 @@ pub(in crate::http) struct NewRun {
     #[serde(default)]
     on_decline: OnDecline,
     /// Limits of the run, and of each retry.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default)]
     budget: Option<BudgetPatch>,
 }
 
@@ -73,7 +72,7 @@ pub(in crate::http) struct RunRetry {
     /// The step from which the run starts again, with those that depend on it; the steps that did not succeed if absent.
     from: Option<String>,
     /// Limits of the retry, in place of those of the run.
-    #[serde(default, deserialize_with = "object")]
+    #[serde(default)]
     budget: Option<BudgetPatch>,
     /// The user, if you authenticate with a key.
     user: Option<String>,

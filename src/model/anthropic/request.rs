@@ -1,6 +1,7 @@
 //! The request body of the Messages API.
 
-use crate::types::{MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking, ToolSchema};
+use crate::model::wire::{RequestBody, WireTool};
+use crate::types::{MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -18,13 +19,19 @@ pub(super) struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
     messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip)]
+    tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Choice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Budget>,
     stream: bool,
+}
+
+impl RequestBody for Body<'_> {
+    fn tools(&self) -> &[WireTool<'_>] {
+        &self.tools
+    }
 }
 
 #[derive(Serialize)]
@@ -88,15 +95,6 @@ struct Marker {
 const EPHEMERAL: Option<Marker> = Some(Marker { r#type: "ephemeral" });
 
 #[derive(Serialize)]
-struct Tool<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: &'a ToolSchema,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Marker>,
-}
-
-#[derive(Serialize)]
 struct Choice {
     r#type: &'static str,
 }
@@ -143,11 +141,13 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
     let mut system: Vec<_> = text(&request.system).into_iter().collect();
     system.iter_mut().rev().any(mark_block);
     let last_tool = request.tools.len().saturating_sub(1);
-    let tools = request.tools.iter().enumerate().map(|(at, tool)| Tool {
-        name: &tool.name,
-        description: &tool.description,
-        input_schema: &tool.parameters,
-        cache_control: EPHEMERAL.filter(|_| at == last_tool),
+    let tools = request.tools.iter().enumerate().map(|(at, tool)| {
+        let (name, description) = (Value::from(tool.name.as_str()), Value::from(tool.description.as_str()));
+        WireTool {
+            before: format!(r#"{{"name":{name},"description":{description},"input_schema":"#),
+            schema: &tool.parameters,
+            after: if at == last_tool { r#","cache_control":{"type":"ephemeral"}}"# } else { "}" },
+        }
     });
     let (max_tokens, thinking) = budget(request);
     Body {

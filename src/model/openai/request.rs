@@ -1,9 +1,9 @@
 //! The request body of chat completions.
 
-use crate::types::{
-    FileRef, Media, MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking, ToolSchema,
-};
+use crate::model::wire::{RequestBody, WireTool};
+use crate::types::{FileRef, Media, MediaKind, Message, ModelRequest, Part, RequestMedia, Role, Thinking};
 use serde::Serialize;
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// The server that reads the body. Dialects differ in details.
@@ -21,8 +21,8 @@ pub(in crate::model) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
     messages: Vec<ChatMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip)]
+    tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
     stream: bool,
@@ -34,6 +34,12 @@ pub(in crate::model) struct Body<'a> {
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'static str>,
+}
+
+impl RequestBody for Body<'_> {
+    fn tools(&self) -> &[WireTool<'_>] {
+        &self.tools
+    }
 }
 
 #[derive(Serialize)]
@@ -108,19 +114,6 @@ struct Function<'a> {
     arguments: String,
 }
 
-#[derive(Serialize)]
-struct Tool<'a> {
-    r#type: &'static str,
-    function: FunctionSpec<'a>,
-}
-
-#[derive(Serialize)]
-struct FunctionSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a ToolSchema,
-}
-
 /// Builds the body for `request`. The volatile text precedes the last user message and does not change during
 /// a turn, so that the provider's cache covers everything up to there in each call. The tail differs in each
 /// call and comes last, where it cannot separate a tool call from its results.
@@ -142,13 +135,15 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
         messages.push(ChatMessage::User { content: Content::Text(request.tail.clone()) });
     }
     let offered = if request.tools_off && !open_ai { &[][..] } else { &request.tools };
-    let tools = offered.iter().map(|tool| Tool {
-        r#type: "function",
-        function: FunctionSpec {
-            name: &tool.name,
-            description: &tool.description,
-            parameters: &tool.parameters,
-        },
+    let tools = offered.iter().map(|tool| {
+        let (name, description) = (Value::from(tool.name.as_str()), Value::from(tool.description.as_str()));
+        WireTool {
+            before: format!(
+                r#"{{"type":"function","function":{{"name":{name},"description":{description},"parameters":"#
+            ),
+            schema: &tool.parameters,
+            after: "}}",
+        }
     });
     Body {
         model: open_ai.then_some(request.model.as_str()),

@@ -17,7 +17,7 @@ use crate::ports::{
 };
 use crate::types::{
     AgentId, InboxCall, InboxChanges, InboxFilter, InboxKind, InboxNotice, InboxPosition, TenantId,
-    Timestamp, WorkspaceKind, json,
+    Timestamp, WorkspaceKind,
 };
 use async_trait::async_trait;
 use js_sys::{Function, Object, Reflect};
@@ -76,7 +76,7 @@ struct Served {
 /// The secret is malformed.
 fn granted(env: &Env, tenant: &TenantId, agent: &AgentId) -> Result<Option<Grant>> {
     let Ok(secret) = env.secret(SECRET) else { return Ok(None) };
-    let mut tenants: Tenants = json::from_str(&secret.to_string())
+    let mut tenants: Tenants = serde_json::from_str(&secret.to_string())
         .map_err(|error| Error::RustError(format!("{SECRET} is malformed: {error}")))?;
     Ok(tenants.remove(tenant).filter(|grant| grant.agents.contains(agent)))
 }

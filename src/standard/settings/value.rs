@@ -2,7 +2,6 @@
 
 use super::Config;
 use crate::model::{NegativePrice, SmallWindow};
-use crate::types::{FieldError, json};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -17,7 +16,7 @@ pub enum ValueError {
     Unexpected(String),
     /// The value is not JSON, or JSON of another shape.
     #[error("{0}")]
-    Json(#[from] FieldError),
+    Json(#[from] serde_json::Error),
     /// A price is negative.
     #[error(transparent)]
     Price(#[from] NegativePrice),
@@ -79,9 +78,9 @@ pub fn origin(text: &str) -> Result<String, ValueError> {
         .ok_or_else(|| ValueError::Unexpected(text.to_owned()))
 }
 
-/// Parses JSON.
+/// Parses JSON. Directly as a `T`, because a field that occurs twice is then an error.
 pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
-    Ok(json::from_str(text)?)
+    Ok(serde_json::from_str(text)?)
 }
 
 /// Parses a JSON list of at most `most` entries.

@@ -50,7 +50,7 @@ impl SocketFormat for ChatSocket {
             request_id: Option<String>,
             headers: Headers,
         }
-        let Head { r#type, request_id, headers } = json::from_str(frame).unwrap_or_default();
+        let Head { r#type, request_id, headers } = serde_json::from_str(frame).unwrap_or_default();
         FrameHead { id: request_id, authorization: headers.authorization, is_stop: r#type == "abort" }
     }
 
@@ -134,6 +134,9 @@ mod tests {
         {
             assert_eq!(ChatSocket.head(frame).id.as_deref(), id);
         }
+        // Of what is skipped, nothing is built.
+        let deep = format!(r#"{{"messages": {}{}, "requestId": "r"}}"#, "[".repeat(1_000), "]".repeat(1_000));
+        assert_eq!(ChatSocket.head(&deep).id.as_deref(), Some("r"));
     }
 
     #[test]
