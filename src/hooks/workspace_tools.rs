@@ -84,7 +84,7 @@ fn parse(file: &FileStart) -> (ToolFilter, Option<String>) {
     if file.bytes.len() as u64 != file.entry.bytes {
         return (ToolFilter::default(), Some(format!("the file is longer than {MAX_CHARS} characters")));
     }
-    let mut fields: Map<String, Value> = match json::from_slice(&file.bytes) {
+    let mut fields: Map<String, Value> = match serde_json::from_slice(&file.bytes) {
         Ok(fields) => fields,
         Err(error) => return (ToolFilter::default(), Some(error.to_string())),
     };

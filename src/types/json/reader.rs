@@ -324,7 +324,7 @@ impl<'de> MapAccess<'de> for &mut Fields<'_> {
     }
 }
 
-/// The name of a field. In a map with other keys than texts, names are the keys as JSON.
+/// The name of a field. In a map whose keys are numbers or booleans, the name is the key as JSON.
 struct Name<'n>(&'n str);
 
 impl<'de> Deserializer<'de> for Name<'_> {
@@ -351,8 +351,8 @@ impl<'de> Deserializer<'de> for Name<'_> {
     }
 
     forward_to_u64! {
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
-        deserialize_f32 deserialize_f64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u128 deserialize_i8 deserialize_i16 deserialize_i32
+        deserialize_i64 deserialize_i128 deserialize_f32 deserialize_f64
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

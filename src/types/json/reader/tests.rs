@@ -48,7 +48,7 @@ enum Either {
 struct Whole {
     by_id: BTreeMap<Id, Level>,
     by_level: BTreeMap<Level, u64>,
-    by_number: BTreeMap<i16, bool>,
+    by_number: BTreeMap<i128, bool>,
     by_wrapped: BTreeMap<Wrapped, ()>,
     by_flag: BTreeMap<bool, ()>,
     shapes: Vec<Shape>,
@@ -104,7 +104,7 @@ prop_compose! {
     fn whole()(
         ids in prop::collection::btree_map(".*", any::<bool>(), 0..4),
         high in any::<Option<u64>>(),
-        by_number in prop::collection::btree_map(any::<i16>(), any::<bool>(), 0..4),
+        by_number in prop::collection::btree_map(any::<i64>().prop_map(i128::from), any::<bool>(), 0..4),
         wrapped in prop::collection::vec(any::<u64>(), 0..4),
         by_flag in prop::collection::btree_map(any::<bool>(), Just(()), 0..3),
         shapes in prop::collection::vec(shape(), 0..4),
