@@ -17,6 +17,7 @@ pub mod idempotency;
 pub mod kernel;
 pub mod modes;
 mod reads;
+mod recent;
 pub mod replay;
 mod reply;
 pub mod schema;
@@ -34,7 +35,8 @@ use crate::ports::{
     session_store::{Batch, StoredRecord},
 };
 use crate::types::{
-    Delta, EventKind, Message, Record, SessionState, SessionStatus, Timestamp, TurnId, TurnState, json,
+    Delta, EventKind, FollowUpProgress, Message, Record, SessionState, SessionStatus, Timestamp, TurnId,
+    TurnState, json,
 };
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
@@ -52,6 +54,7 @@ pub use task_list::{TaskError, TaskList};
 
 use frame::Frame;
 use hub::Hub;
+use recent::RecentRecords;
 use state::{Stored, StoredState};
 use std::{
     cell::{Cell, Ref, RefCell},
@@ -89,7 +92,7 @@ impl Permit {
 
 /// One session.
 pub struct Session {
-    store: Rc<dyn SessionStore>,
+    store: RecentRecords,
     state: RefCell<SessionState>,
     stored: Cell<Stored>,
     last_seq: Cell<u64>,
@@ -155,7 +158,7 @@ impl Session {
         hub: Hub,
     ) -> Self {
         Self {
-            store,
+            store: RecentRecords::of(store),
             state: RefCell::new(state),
             stored: Cell::new(Stored::Nothing),
             last_seq: Cell::new(last_seq),
@@ -209,13 +212,13 @@ impl Session {
     }
 
     /// Returns the session's store.
-    pub(crate) fn store(&self) -> &Rc<dyn SessionStore> {
+    pub(crate) fn store(&self) -> &dyn SessionStore {
         &self.store
     }
 
     /// Reads a document.
     pub(crate) fn document(&self, key: &DocumentKey) -> Result<Option<String>, StoreError> {
-        document_key::read(self.store.as_ref(), key)
+        document_key::read(&self.store, key)
     }
 
     /// Reads the document of a hook.
@@ -338,7 +341,7 @@ impl Session {
         let parts = state::changed(&change.state, self.stored.get(), &self.state.borrow())?;
         batch.put.extend(parts.into_iter().map(|(key, json)| (key.to_string(), json)));
         if self.stored.get() == Stored::Nothing && self.last_seq.get() == 0 {
-            discard_copy(self.store.as_ref())?;
+            discard_copy(&self.store)?;
         }
         self.store.commit(batch)?;
 
@@ -350,7 +353,7 @@ impl Session {
             let first_due = match reported >= seq {
                 true => None,
                 // The commit has succeeded, so a failure here only makes a report due.
-                false => usage::first_due(self.store.as_ref(), reported).unwrap_or(Some(now)),
+                false => usage::first_due(&self.store, reported).unwrap_or(Some(now)),
             };
             self.unreported.set(first_due);
         } else if self.unreported.get().is_none() && records.iter().any(|record| is_due(record)) {
@@ -362,11 +365,14 @@ impl Session {
         }
         if shown.is_some_and(|shown| !self.context.borrow_mut().replace_state(&shown)) {
             // From the log, so that the window is the same live and after a restart.
-            let window = ContextWindow::load(self.store.as_ref(), self.bounds)?;
+            let window = ContextWindow::load(&self.store, self.bounds)?;
             *self.context.borrow_mut() = window;
         }
         if change.closes_message {
             self.hub.end_message();
+        }
+        if !self.owes_work_after_turns() {
+            self.store.forget();
         }
         if self.state.borrow().activity.turn.is_none() && self.state.borrow().activity.queue.is_empty() {
             self.hub.end_idle_streams();
@@ -376,6 +382,14 @@ impl Session {
             observer();
         }
         Ok(())
+    }
+
+    /// Returns whether a turn, a follow-up or a report to the ledger has yet to read its records.
+    fn owes_work_after_turns(&self) -> bool {
+        let activity = &self.state.borrow().activity;
+        activity.turn.is_some()
+            || activity.follow_ups.values().any(FollowUpProgress::is_requested)
+            || self.unreported.get().is_some()
     }
 
     /// Returns the state of the context window after these records, if they change it.

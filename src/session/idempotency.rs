@@ -119,9 +119,8 @@ pub fn find(
 /// If the store fails.
 pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();
-    for entry in expiries(session.store().as_ref(), Listing::FirstResponseExpiries, Some(now), MAX_PER_PURGE)?
-    {
-        old.extend(indexed_response(session.store().as_ref(), &entry)?);
+    for entry in expiries(session.store(), Listing::FirstResponseExpiries, Some(now), MAX_PER_PURGE)? {
+        old.extend(indexed_response(session.store(), &entry)?);
         old.push(entry);
     }
     if !old.is_empty() {
@@ -135,7 +134,7 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
 /// # Errors
 /// When the store fails.
 pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
-    let store = session.store().as_ref();
+    let store = session.store();
     Ok(match expiries(store, Listing::FirstResponseExpiries, None, 1)?.first() {
         Some(DocumentKey::FirstResponseExpiry(at, _)) => Some(*at),
         _ => None,

@@ -17,7 +17,7 @@ impl Session {
         &'a self,
         select: Select<'a>,
     ) -> impl Iterator<Item = Result<Record, StoreError>> + use<'a> {
-        Records::new(self.store.as_ref(), select).map(|stored| self.parsed(&stored?))
+        Records::new(&self.store, select).map(|stored| self.parsed(&stored?))
     }
 
     /// Reads and parses the first page of the selected records, and returns whether more follow.
@@ -25,7 +25,7 @@ impl Session {
     /// # Errors
     /// If the store fails, or a record cannot be parsed.
     pub fn page(&self, select: Select<'_>) -> Result<(Vec<Record>, bool), StoreError> {
-        let Page { records, more } = self.store.read(select)?;
+        let Page { records, more } = self.store().read(select)?;
         let records: Result<_, _> = records.iter().map(|stored| self.parsed(stored)).collect();
         Ok((records?, more))
     }
@@ -72,7 +72,7 @@ impl Session {
 
     pub(super) fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {
         let mut record = decode_record(&stored.json)?;
-        reply::resolve(self.store.as_ref(), &mut record)?;
+        reply::resolve(&self.store, &mut record)?;
         Ok(record)
     }
 

@@ -63,7 +63,7 @@ impl Session {
                     frames.extend(texts_after(record.seq, &message.id, &turn, &message.text(), seen));
                 }
             }
-            frames.push(Frame::stored(reply::whole(self.store().as_ref(), record)?));
+            frames.push(Frame::stored(reply::whole(self.store(), record)?));
         }
         Ok((frames, next))
     }

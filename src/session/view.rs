@@ -270,7 +270,7 @@ impl Session {
     ) -> Result<Vec<Rc<Message>>, StoreError> {
         let select = Select { kinds: fold::MESSAGE_KINDS, newest_first: true, ..Select::default() };
         let (mut records, mut size, mut count) = (Vec::new(), 0, 0);
-        for stored in Records::new(self.store().as_ref(), select) {
+        for stored in Records::new(self.store(), select) {
             let stored = stored?;
             let record = self.parsed(&stored)?;
             let is_of_user = matches!(

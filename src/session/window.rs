@@ -20,7 +20,10 @@ use crate::ports::{
 };
 use crate::types::{EventKind, Message, Record, Role};
 use serde_json::{Value, json};
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 /// Maximum number of bytes of JSON that are read to load a window, so that a session can be opened whatever its
 /// messages hold.
@@ -58,6 +61,8 @@ pub struct ContextWindow {
     messages: Vec<Rc<Message>>,
     /// For each message: its number of parts when it was measured, and its tokens.
     measured: RefCell<Vec<(usize, u64)>>,
+    /// The sum of the messages' tokens, if they have not changed since it was calculated.
+    total: Cell<Option<u64>>,
     bounds: Bounds,
 }
 
@@ -70,6 +75,7 @@ impl ContextWindow {
             head: None,
             messages: Vec::new(),
             measured: RefCell::default(),
+            total: Cell::default(),
             bounds,
         }
     }
@@ -113,6 +119,7 @@ impl ContextWindow {
 
     /// Applies a new record. A change to the window's state requires loading the window again.
     pub fn push(&mut self, record: &Record) {
+        self.total.take();
         // Only the start of a turn may drop messages, so that calls and results stay together.
         if fold::fold(&mut self.messages, record) && starts(record) {
             let kept_from = self.state.kept_from();
@@ -178,9 +185,12 @@ impl ContextWindow {
 
     /// Returns the estimated tokens of the whole window.
     pub fn tokens(&self) -> u64 {
-        self.measure();
-        let head = self.head.as_ref().map_or(0, |(_, tokens)| *tokens);
-        head + self.measured.borrow().iter().map(|(_, tokens)| tokens).sum::<u64>()
+        let total = self.total.get().unwrap_or_else(|| {
+            self.measure();
+            self.measured.borrow().iter().map(|(_, tokens)| tokens).sum()
+        });
+        self.total.set(Some(total));
+        self.head.as_ref().map_or(total, |(_, tokens)| tokens + total)
     }
 
     /// Returns the number of messages, without the one that replaces the earlier messages.

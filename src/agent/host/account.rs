@@ -7,7 +7,7 @@
 //! stored, the slot ends with the lease of the admission.
 
 use super::{SessionHost, children::MESSAGE_TIMEOUT, directory_down, queue::queued_budgets};
-use crate::ports::{LedgerError, SessionStore, StoreError, within};
+use crate::ports::{LedgerError, StoreError, within};
 use crate::session::{
     Session, audit,
     kernel::{LedgerDues, holds_slot},
@@ -148,7 +148,7 @@ impl SessionHost {
             let state = session.map(|session| session.state().clone());
             let started = match (session, &state) {
                 (Some(session), Some(state)) => {
-                    usage::turns_started(session.store().as_ref(), state.account.reported)?
+                    usage::turns_started(session.store(), state.account.reported)?
                 }
                 _ => Vec::new(),
             };
@@ -283,7 +283,7 @@ impl SessionHost {
         let report = self.next_report(session, before.reported, false)?;
         let Receipt { reported, slot_until } = self.send_report(&tenant, &report).await?;
         let unaudited = before.unaudited.unwrap_or(before.reported);
-        let audited = self.audit(&tenant, &report.session, unaudited, reported).await;
+        let audited = self.audit(session, unaudited, reported).await;
         if audited.is_err() {
             // The receipt is stored all the same: limits must hold while the directory is down.
             self.ledger.audit_after.set(self.now() + AUDIT_RETRY);
@@ -313,7 +313,7 @@ impl SessionHost {
         loop {
             let report = self.next_report(&session, reported, true)?;
             let receipt = self.send_report(tenant, &report).await?;
-            self.audit(tenant, &report.session, unaudited, receipt.reported).await?;
+            self.audit(&session, unaudited, receipt.reported).await?;
             unaudited = receipt.reported;
             if receipt.reported >= session.last_seq() || receipt.reported == reported {
                 return Ok(());
@@ -341,9 +341,13 @@ impl SessionHost {
 
     fn next_report(&self, session: &Session, from: u64, is_last: bool) -> Result<Report, Problem> {
         let state = session.state();
-        let store: &dyn SessionStore = self.ports.store.as_ref();
-        let LogUsage { rows, started, to } =
-            usage::of_log(store, &state.meta.owner(), state.child.is_some(), from, session.last_seq())?;
+        let LogUsage { rows, started, to } = usage::of_log(
+            session.store(),
+            &state.meta.owner(),
+            state.child.is_some(),
+            from,
+            session.last_seq(),
+        )?;
         let needs_slots = self.limits_of(session).quota().needs_slots();
         Ok(Report {
             session: state.meta.id.clone(),
@@ -364,17 +368,14 @@ impl SessionHost {
     }
 
     /// Adds the decisions after the record `after`, up to `last`, to the audit trail.
-    async fn audit(
-        &self,
-        tenant: &TenantId,
-        session: &SessionId,
-        after: u64,
-        last: u64,
-    ) -> Result<(), Problem> {
+    async fn audit(&self, session: &Session, after: u64, last: u64) -> Result<(), Problem> {
         if after >= last {
             return Ok(());
         }
-        let decided = audit::decisions(self.ports.store.as_ref(), tenant, session, after, last)?;
+        let decided = {
+            let meta = &session.state().meta;
+            audit::decisions(session.store(), &meta.tenant, &meta.id, after, last)?
+        };
         if decided.is_empty() {
             return Ok(());
         }
@@ -388,7 +389,7 @@ pub(super) fn still_open(session: &Session, turn: &TurnState, reported: u64) -> 
     if ceiling.is_zero() || spent.is_zero() {
         return Ok(ceiling);
     }
-    let unreported = usage::cost(session.store().as_ref(), reported)?;
+    let unreported = usage::cost(session.store(), reported)?;
     Ok(ceiling.minus(spent.minus(unreported)))
 }
 

@@ -83,7 +83,7 @@ fn fork_id(call: &Call<'_>, source: &SessionMeta) -> SessionId {
 /// Returns the number of the last record that contains or belongs to a message.
 fn last_of(session: &Session, message: &str) -> Result<Option<u64>, StoreError> {
     let select = Select { kinds: fold::MESSAGE_KINDS, newest_first: true, ..Select::default() };
-    for stored in Records::new(session.store().as_ref(), select) {
+    for stored in Records::new(session.store(), select) {
         let stored = stored?;
         // Parsing is slower than searching, and most records do not contain the id.
         if stored.json.contains(message) {

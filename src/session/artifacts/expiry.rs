@@ -15,7 +15,7 @@ impl Artifacts {
         until: Option<Timestamp>,
         limit: usize,
     ) -> Result<Vec<(Timestamp, ArtifactId)>, StoreError> {
-        let store = self.session.store().as_ref();
+        let store = self.session.store();
         let listed = document_key::expiries(store, Listing::ArtifactExpiries, until, limit)?;
         let expiry = |key| match key {
             DocumentKey::ArtifactExpiry(at, id) => Some((at, id)),
