@@ -176,9 +176,11 @@ impl Session {
         *self.on_commit.borrow_mut() = Some(Rc::new(observer));
     }
 
-    /// Retires this copy of the session: all later writes to it fail.
+    /// Retires this copy of the session: all later writes to it fail. It reads the store, which may have been erased or
+    /// written by another copy.
     pub fn retire(&self) {
         self.retired.set(true);
+        self.store.forget();
     }
 
     /// Returns whether this copy is retired.

@@ -103,6 +103,8 @@ impl SessionStore for RecentRecords {
 mod tests {
     use super::*;
     use crate::platform::in_memory::MemorySessionStore;
+    use crate::session::{Session, hub::Hub, window::Bounds};
+    use crate::types::{EventKind, Owner, SessionMeta, SessionState, Timestamp, Usage};
     use proptest::prelude::*;
 
     const KINDS: [&str; 3] = ["turn.started", "usage.updated", "turn.completed"];
@@ -158,5 +160,22 @@ mod tests {
 
         // Three records have room.
         assert_eq!((read(3), read(2), read(1)), (2, 3, 0));
+    }
+
+    #[test]
+    fn a_retired_session_reads_nothing_that_was_erased() {
+        let store = Rc::new(MemorySessionStore::default());
+        let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "u".into() };
+        let state = SessionState::new(SessionMeta::new("s".into(), owner, Timestamp(1)));
+        let session = Session::create(store.clone(), state, Bounds::wide(), Hub::new(None));
+        let (purpose, model) = ("judge".into(), "demo/echo".into());
+        let used = EventKind::UsageOther { purpose, model, usage: Usage::default(), cost_usd: None };
+        // A report is due, so the session keeps the record.
+        session.commit(Timestamp(1), |draft| draft.record(None, used)).unwrap();
+
+        session.retire();
+        store.erase().unwrap();
+
+        assert_eq!(session.page(Select::default()).unwrap(), (Vec::new(), false));
     }
 }
