@@ -10,6 +10,7 @@ pub mod bounds;
 mod display;
 pub mod document_key;
 mod draft;
+mod encoding;
 pub mod fold;
 pub mod frame;
 pub mod hub;
@@ -30,22 +31,21 @@ pub mod usage;
 pub mod view;
 pub mod window;
 
-use crate::ports::{
-    SessionStore, StoreError,
-    session_store::{Batch, StoredRecord},
-};
+use crate::ports::{SessionStore, StoreError, session_store::Batch};
 use crate::types::{
-    Delta, EventKind, FollowUpProgress, Message, Record, SessionState, SessionStatus, Timestamp, TurnId,
-    TurnState, json,
+    Delta, FollowUpProgress, Message, Record, SessionState, SessionStatus, Timestamp, TurnId, TurnState,
 };
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use document_key::DocumentKey;
 pub(crate) use draft::first_record;
 pub use draft::{Draft, SessionChange};
+use encoding::decode_part;
+pub use encoding::{decode, decode_record, encode};
+pub(crate) use encoding::{encoded, numbered};
 pub use modes::{ModeError, Modes, SwitchError};
+pub(crate) use reply::stored;
 pub use schema::OpenError;
-use serde::de::DeserializeOwned;
 pub use state::owes_status;
 pub(crate) use stored::discard_copy;
 pub(crate) use stored::workspace;
@@ -373,7 +373,7 @@ impl Session {
         if change.closes_message {
             self.hub.end_message();
         }
-        if !self.owes_work_after_turns() {
+        if !self.needs_recent_records() {
             self.store.forget();
         }
         if self.state.borrow().activity.turn.is_none() && self.state.borrow().activity.queue.is_empty() {
@@ -386,10 +386,10 @@ impl Session {
         Ok(())
     }
 
-    /// Returns whether a turn, a follow-up or a report to the ledger has yet to read its records.
-    fn owes_work_after_turns(&self) -> bool {
+    /// Returns whether a turn runs, or follow-ups or a report to the ledger have yet to read its records.
+    fn needs_recent_records(&self) -> bool {
         let activity = &self.state.borrow().activity;
-        activity.turn.is_some()
+        activity.turn.as_ref().is_some_and(TurnState::works)
             || activity.follow_ups.values().any(FollowUpProgress::is_requested)
             || self.unreported.get().is_some()
     }
@@ -445,65 +445,4 @@ impl Session {
 /// Returns whether a report to the ledger is due after this record.
 fn is_due(record: &Record) -> bool {
     usage::DUE.contains(&record.kind.name())
-}
-
-/// Copies the record's sequence number into its message.
-pub(crate) fn numbered(mut record: Record) -> Record {
-    if let EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } = &mut record.kind {
-        Rc::make_mut(message).seq = record.seq;
-    }
-    record
-}
-
-/// Returns a record in the form that clients read.
-///
-/// # Errors
-/// If it cannot be written as JSON.
-pub(crate) fn encoded(record: &Record) -> Result<StoredRecord, StoreError> {
-    let (kind, turn) = (record.kind.name().to_owned(), record.turn.clone());
-    Ok(StoredRecord { seq: record.seq, kind, turn, json: encode(record)? })
-}
-
-/// Returns a record in the form to store.
-///
-/// # Errors
-/// If it cannot be written as JSON.
-pub(crate) fn stored(record: &Record, encoded: StoredRecord) -> Result<StoredRecord, StoreError> {
-    Ok(match reply::stored(record)? {
-        Some(json) => StoredRecord { json, ..encoded },
-        None => encoded,
-    })
-}
-
-/// Serializes a document.
-///
-/// # Errors
-/// If it cannot be written as JSON.
-pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|e| StoreError(format!("cannot write JSON: {e}")))
-}
-
-/// Parses a document.
-///
-/// # Errors
-/// If it cannot be parsed.
-pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    json::from_str(text).map_err(unreadable)
-}
-
-/// Parses a record. A session reads thousands of them, so this is faster than [`decode`].
-///
-/// # Errors
-/// If it cannot be parsed.
-pub fn decode_record(text: &str) -> Result<Record, StoreError> {
-    serde_json::from_str(text).map_err(unreadable)
-}
-
-/// Parses some fields of a document or record. The others may have any form.
-fn decode_part<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(unreadable)
-}
-
-fn unreadable(error: impl std::fmt::Display) -> StoreError {
-    StoreError(format!("cannot read stored JSON: {error}"))
 }

@@ -6,8 +6,9 @@ use crate::ports::{
 };
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
-/// Maximum length of the records in memory, in bytes of JSON: about ten plain turns. An isolate holds a thousand sessions.
-const MAX_BYTES: usize = 16_000;
+/// Maximum length of the records in memory, in bytes of JSON. A plain turn has 2.4 kB, and those of ten seconds share a
+/// round of follow-ups.
+const MAX_BYTES: usize = 32_000;
 
 /// A session store that reads records from memory while it has them.
 pub(super) struct RecentRecords {
@@ -26,8 +27,10 @@ impl Recent {
     fn push(&mut self, record: StoredRecord) {
         self.bytes += record.json.len();
         self.records.push_back(record);
-        while self.bytes > MAX_BYTES {
-            self.bytes -= self.records.pop_front().map_or(self.bytes, |oldest| oldest.json.len());
+        while self.bytes > MAX_BYTES
+            && let Some(oldest) = self.records.pop_front()
+        {
+            self.bytes -= oldest.json.len();
         }
     }
 
@@ -62,9 +65,14 @@ impl SessionStore for RecentRecords {
     }
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
-        let added = batch.append.clone();
+        let bytes: usize = batch.append.iter().map(|record| record.json.len()).sum();
+        let added = (bytes <= MAX_BYTES).then(|| batch.append.clone());
         self.store.commit(batch)?;
-        added.into_iter().for_each(|record| self.recent.borrow_mut().push(record));
+        match added {
+            Some(added) => added.into_iter().for_each(|record| self.recent.borrow_mut().push(record)),
+            // Not copied: a record may have megabytes.
+            None => self.forget(),
+        }
         Ok(())
     }
 
@@ -104,19 +112,40 @@ mod tests {
     use super::*;
     use crate::platform::in_memory::MemorySessionStore;
     use crate::session::{Session, hub::Hub, window::Bounds};
-    use crate::types::{EventKind, Owner, SessionMeta, SessionState, Timestamp, Usage};
+    use crate::types::{EventKind, Owner, SessionMeta, SessionState, Timestamp, TurnId, Usage};
     use proptest::prelude::*;
 
     const KINDS: [&str; 3] = ["turn.started", "usage.updated", "turn.completed"];
 
-    /// Lengths and kinds of the records of a commit, and whether the records are forgotten after it.
-    fn commit() -> impl Strategy<Value = (Vec<(usize, usize)>, bool)> {
-        let length = prop_oneof![8 => 1..2_000_usize, 1 => 10_000..20_000_usize];
-        (prop::collection::vec((length, 0..KINDS.len()), 0..5), prop::bool::weighted(0.1))
+    const TURNS: [&str; 2] = ["t1", "t2"];
+
+    /// What happens at a commit.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Succeeds,
+        Fails,
+        /// The store has the records from before the session was opened.
+        IsEarlier,
+        IsForgotten,
     }
 
-    fn select() -> impl Strategy<Value = (u64, Option<u64>, Option<usize>, bool, usize)> {
-        (0..40_u64, prop::option::of(0..40_u64), prop::option::of(0..KINDS.len()), any::<bool>(), 1..20_usize)
+    /// Length, kind and turn of a record.
+    type Written = (usize, usize, usize);
+
+    fn commit() -> impl Strategy<Value = (Vec<Written>, Step)> {
+        let length = prop_oneof![8 => 1..4_000_usize, 1 => 20_000..40_000_usize];
+        let step = prop_oneof![
+            8 => Just(Step::Succeeds),
+            1 => Just(Step::Fails),
+            1 => Just(Step::IsEarlier),
+            1 => Just(Step::IsForgotten),
+        ];
+        (prop::collection::vec((length, 0..KINDS.len(), 0..TURNS.len()), 0..5), step)
+    }
+
+    fn select() -> impl Strategy<Value = (u64, Option<u64>, Option<usize>, Option<usize>, bool, usize)> {
+        let (kind, turn) = (prop::option::of(0..KINDS.len()), prop::option::of(0..TURNS.len()));
+        (0..40_u64, prop::option::of(0..40_u64), kind, turn, any::<bool>(), 1..20_usize)
     }
 
     proptest! {
@@ -126,22 +155,33 @@ mod tests {
             selects in prop::collection::vec(select(), 1..20),
         ) {
             let store = Rc::new(MemorySessionStore::default());
-            let recent = RecentRecords::of(store.clone());
-            let mut seq = 0;
-            for (records, forgets) in commits {
-                let record = |(length, kind): (usize, usize)| {
-                    seq += 1;
-                    StoredRecord { seq, kind: KINDS[kind].into(), turn: None, json: "x".repeat(length) }
+            let mut recent = RecentRecords::of(store.clone());
+            for (written, step) in commits {
+                let record = |(seq, (length, kind, turn)): (u64, Written)| StoredRecord {
+                    seq,
+                    kind: KINDS[kind].into(),
+                    turn: Some(TURNS[turn].into()),
+                    json: "x".repeat(length),
                 };
-                let append = records.into_iter().map(record).collect();
-                recent.commit(Batch { append, ..Batch::default() }).unwrap();
-                if forgets {
+                let append = (store.last_seq().unwrap() + 1..).zip(written).map(record).collect();
+                let batch = Batch { append, ..Batch::default() };
+                store.fail_commits(u32::from(matches!(step, Step::Fails)));
+                match step {
+                    Step::Succeeds | Step::IsForgotten => recent.commit(batch).unwrap(),
+                    Step::Fails => drop(recent.commit(batch).unwrap_err()),
+                    Step::IsEarlier => {
+                        store.commit(batch).unwrap();
+                        recent = RecentRecords::of(store.clone());
+                    }
+                }
+                if matches!(step, Step::IsForgotten) {
                     recent.forget();
                 }
-                for (after, before, kind, newest_first, limit) in &selects {
+                for (after, before, kind, turn, newest_first, limit) in &selects {
                     let kinds: Vec<&str> = kind.iter().map(|kind| KINDS[*kind]).collect();
+                    let turn = turn.map(|turn| TurnId::from(TURNS[turn]));
                     let (after, before, newest_first, limit) = (*after, *before, *newest_first, *limit);
-                    let select = Select { after, before, kinds: &kinds, turn: None, newest_first, limit };
+                    let select = Select { after, before, kinds: &kinds, turn: turn.as_ref(), newest_first, limit };
                     prop_assert_eq!(recent.read(select).unwrap(), store.read(select).unwrap());
                 }
             }
@@ -152,8 +192,9 @@ mod tests {
     fn the_newest_records_are_read_from_memory() {
         let store = Rc::new(MemorySessionStore::default());
         let recent = RecentRecords::of(store.clone());
-        let record = |seq| StoredRecord { seq, kind: "k".into(), turn: None, json: "x".repeat(5_000) };
-        recent.commit(Batch { append: (1..=5).map(record).collect(), ..Batch::default() }).unwrap();
+        let record = |seq| StoredRecord { seq, kind: "k".into(), turn: None, json: "x".repeat(10_000) };
+        recent.commit(Batch { append: (1..=3).map(record).collect(), ..Batch::default() }).unwrap();
+        recent.commit(Batch { append: (4..=5).map(record).collect(), ..Batch::default() }).unwrap();
         store.erase().unwrap();
 
         let read = |after| recent.read(Select { after, ..Select::default() }).unwrap().records.len();

@@ -8,17 +8,18 @@ use crate::ports::{
 };
 use crate::types::{EventKind, Record};
 
-/// The record in the form to store, or `None` if `record` is stored as it is.
+/// Returns a record in the form to store. `encoded` is its form that clients read.
 ///
 /// # Errors
 /// If it cannot be written as JSON.
-pub(super) fn stored(record: &Record) -> Result<Option<String>, StoreError> {
-    let Some(end) = record.kind.turn_end().and_then(|end| end.stored()) else { return Ok(None) };
+pub(crate) fn stored(record: &Record, encoded: StoredRecord) -> Result<StoredRecord, StoreError> {
+    let Some(end) = record.kind.turn_end().and_then(|end| end.stored()) else { return Ok(encoded) };
     let mut kind = record.kind.clone();
     if let Some(whole) = kind.turn_end_mut() {
         *whole = end;
     }
-    encode(&Record { kind, ..record.clone() }).map(Some)
+    let json = encode(&Record { kind, ..record.clone() })?;
+    Ok(StoredRecord { json, ..encoded })
 }
 
 /// Gives the end of a turn its reply.

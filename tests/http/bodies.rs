@@ -57,3 +57,20 @@ fn a_get_may_have_a_body() {
         }
     }
 }
+
+/// With some features, `serde_json` reads the values of such fields as JSON text.
+#[test]
+fn fields_with_names_of_the_parser_are_stored_like_others() {
+    let mut server = Server::start(json!({"MEMORY_FLUSH": "never"}));
+    let metadata =
+        json!({"a": {"$serde_json::private::RawValue": "{"}, "b": {"$serde_json::private::Number": "x"}});
+    let body = json!({"id": "named", "metadata": metadata});
+    server.client().post("/v1/sessions", body).expect(201);
+
+    server.restart();
+
+    let client = server.client();
+    assert_eq!(client.get("/v1/sessions/named").expect(200)["metadata"], metadata);
+    let log = client.with_header("accept", "application/x-ndjson").get("/v1/sessions/named/events").text();
+    assert!(log.contains("$serde_json::private::RawValue"), "{log}");
+}
