@@ -69,8 +69,5 @@ fn fields_with_names_of_the_parser_are_stored_like_others() {
 
     server.restart();
 
-    let client = server.client();
-    assert_eq!(client.get("/v1/sessions/named").expect(200)["metadata"], metadata);
-    let log = client.with_header("accept", "application/x-ndjson").get("/v1/sessions/named/events").text();
-    assert!(log.contains("$serde_json::private::RawValue"), "{log}");
+    assert_eq!(server.client().get("/v1/sessions/named").expect(200)["metadata"], metadata);
 }
