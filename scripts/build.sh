@@ -17,15 +17,16 @@ fi
 wasm="$out/index_bg.wasm"
 
 build_own() {
-    # LLVM inlines a function into its only caller regardless of size: the bonus for that is a constant. The result
-    # are very large functions, which V8 optimizes late. With all other costs multiplied by 100, the bonus covers 30
-    # instructions instead of 3,000. The threshold is that of `opt-level = "s"`, 10 instructions: with less inlining,
+    # LLVM inlines a function into its only caller regardless of size: the bonus for that is a constant. This
+    # produces very large functions, which V8 optimizes late. With all other costs multiplied by 100, the bonus covers
+    # 30 instructions instead of 3,000. The threshold is that of `opt-level = "s"`, 10 instructions: with less inlining,
     # a turn spends a tenth of its time on entering small functions.
     for cost in instr-cost=500 call-penalty=2500 threshold=5000; do
         RUSTFLAGS="${RUSTFLAGS:-} -Cllvm-args=-inline-$cost"
     done
-    # The older encoding of exceptions is a thirtieth smaller. In the newer one, LLVM 22 writes invalid wasm for some
-    # large functions that catch panics.
+    # In the newer encoding of exceptions, LLVM 22 writes invalid wasm for some large functions that catch panics. With
+    # the older one, the Worker is also a thirtieth smaller. In return, wasm-bindgen wraps each function that wasm
+    # imports in one that catches exceptions.
     RUSTFLAGS="$RUSTFLAGS -Cllvm-args=-wasm-use-legacy-eh"
     # Function names would double the size of the Worker; a panic is logged with its place in the source.
     # wasm-bindgen reads the target's features.

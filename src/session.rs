@@ -176,8 +176,8 @@ impl Session {
         *self.on_commit.borrow_mut() = Some(Rc::new(observer));
     }
 
-    /// Retires this copy of the session: all later writes to it fail. It reads the store, which may have been erased or
-    /// written by another copy.
+    /// Retires this copy of the session: all later writes to it fail. From then on, it reads from the store alone,
+    /// because that may have been erased, or written by another copy.
     pub fn retire(&self) {
         self.retired.set(true);
         self.store.forget();
@@ -386,7 +386,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns whether a turn runs, or follow-ups or a report to the ledger have yet to read its records.
+    /// Returns whether a turn works, or follow-ups or a report to the ledger have yet to read the records of turns.
     fn needs_recent_records(&self) -> bool {
         let activity = &self.state.borrow().activity;
         activity.turn.as_ref().is_some_and(TurnState::works)

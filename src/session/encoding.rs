@@ -38,7 +38,7 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     json::from_str(text).map_err(unreadable)
 }
 
-/// Parses a record. A session reads thousands of them, so this is faster than [`decode`].
+/// Parses a record. It is faster than [`decode`], because a session reads thousands of them.
 ///
 /// # Errors
 /// If it cannot be parsed.

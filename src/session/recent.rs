@@ -6,8 +6,8 @@ use crate::ports::{
 };
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
-/// Maximum length of the records in memory, in bytes of JSON. A plain turn has 2.4 kB, and those of ten seconds share a
-/// round of follow-ups.
+/// Maximum length of the records in memory, in bytes of JSON. A plain turn has 2.4 kB, and the turns of up to
+/// ten seconds share a round of follow-ups, so a dozen fit.
 const MAX_BYTES: usize = 32_000;
 
 /// A session store that reads records from memory while it has them.
@@ -112,8 +112,9 @@ mod tests {
     use super::*;
     use crate::platform::in_memory::MemorySessionStore;
     use crate::session::{Session, hub::Hub, window::Bounds};
-    use crate::types::{EventKind, Owner, SessionMeta, SessionState, Timestamp, TurnId, Usage};
+    use crate::types::{EventKind, Owner, Record, SessionMeta, SessionState, Timestamp, TurnId, Usage};
     use proptest::prelude::*;
+    use serde_json::json;
 
     const KINDS: [&str; 3] = ["turn.started", "usage.updated", "turn.completed"];
 
@@ -203,20 +204,36 @@ mod tests {
         assert_eq!((read(3), read(2), read(1)), (2, 3, 0));
     }
 
-    #[test]
-    fn a_retired_session_reads_nothing_that_was_erased() {
+    /// Returns what a session reads whose store was erased after it committed a record of this kind.
+    fn after_erasure(kind: EventKind, retire: bool) -> Vec<Record> {
         let store = Rc::new(MemorySessionStore::default());
         let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "u".into() };
         let state = SessionState::new(SessionMeta::new("s".into(), owner, Timestamp(1)));
         let session = Session::create(store.clone(), state, Bounds::wide(), Hub::new(None));
-        let (purpose, model) = ("judge".into(), "demo/echo".into());
-        let used = EventKind::UsageOther { purpose, model, usage: Usage::default(), cost_usd: None };
-        // A report is due, so the session keeps the record.
-        session.commit(Timestamp(1), |draft| draft.record(None, used)).unwrap();
-
-        session.retire();
+        session.commit(Timestamp(1), |draft| draft.record(None, kind)).unwrap();
+        if retire {
+            session.retire();
+        }
         store.erase().unwrap();
+        session.page(Select::default()).unwrap().0
+    }
 
-        assert_eq!(session.page(Select::default()).unwrap(), (Vec::new(), false));
+    /// A kind about which a report is due.
+    fn used() -> EventKind {
+        let (purpose, model) = ("judge".into(), "demo/echo".into());
+        EventKind::UsageOther { purpose, model, usage: Usage::default(), cost_usd: None }
+    }
+
+    #[test]
+    fn a_session_keeps_only_records_that_will_be_read() {
+        let titled = EventKind::SessionUpdated { changed: json!({"title": "t"}) };
+
+        assert_eq!(after_erasure(used(), false).len(), 1);
+        assert!(after_erasure(titled, false).is_empty());
+    }
+
+    #[test]
+    fn a_retired_session_reads_nothing_that_was_erased() {
+        assert!(after_erasure(used(), true).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::ports::{
 };
 use crate::types::{EventKind, Record};
 
-/// Returns a record in the form to store. `encoded` is its form that clients read.
+/// Returns a record in the form to store. `encoded` is the form that clients read.
 ///
 /// # Errors
 /// If it cannot be written as JSON.

@@ -58,7 +58,7 @@ fn a_get_may_have_a_body() {
     }
 }
 
-/// With some features, `serde_json` reads the values of such fields as JSON text.
+/// With some of its features, `serde_json` reads the values of such fields as JSON text.
 #[test]
 fn fields_with_names_of_the_parser_are_stored_like_others() {
     let mut server = Server::start(json!({"MEMORY_FLUSH": "never"}));
