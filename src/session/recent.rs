@@ -205,15 +205,13 @@ mod tests {
     }
 
     /// Returns what a session reads whose store was erased after it committed a record of this kind.
-    fn after_erasure(kind: EventKind, retire: bool) -> Vec<Record> {
+    fn after_erasure(kind: EventKind, before_it: impl FnOnce(&Session)) -> Vec<Record> {
         let store = Rc::new(MemorySessionStore::default());
         let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "u".into() };
         let state = SessionState::new(SessionMeta::new("s".into(), owner, Timestamp(1)));
         let session = Session::create(store.clone(), state, Bounds::wide(), Hub::new(None));
         session.commit(Timestamp(1), |draft| draft.record(None, kind)).unwrap();
-        if retire {
-            session.retire();
-        }
+        before_it(&session);
         store.erase().unwrap();
         session.page(Select::default()).unwrap().0
     }
@@ -228,12 +226,12 @@ mod tests {
     fn a_session_keeps_only_records_that_will_be_read() {
         let titled = EventKind::SessionUpdated { changed: json!({"title": "t"}) };
 
-        assert_eq!(after_erasure(used(), false).len(), 1);
-        assert!(after_erasure(titled, false).is_empty());
+        assert_eq!(after_erasure(used(), |_| ()).len(), 1);
+        assert!(after_erasure(titled, |_| ()).is_empty());
     }
 
     #[test]
     fn a_retired_session_reads_nothing_that_was_erased() {
-        assert!(after_erasure(used(), true).is_empty());
+        assert!(after_erasure(used(), Session::retire).is_empty());
     }
 }
