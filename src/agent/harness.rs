@@ -337,12 +337,14 @@ impl HarnessAgent {
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
         let Settings { permissions, own_permissions, own_modes, .. } = &self.settings;
-        let mut layers = vec![&state.guidance.tenant_policy.rules, permissions];
-        let mut definition = vec![own_permissions];
-        if *own_modes { &mut definition } else { &mut layers }.push(of_mode);
-        let read_only = mode.is_some_and(Mode::is_planning);
-        let (session, context_files) = (&state.meta.permissions, &self.context_files);
-        Permissions { layers, definition, session, context_files, read_only }
+        let (of_operator, of_definition) = if *own_modes { (&NONE, of_mode) } else { (of_mode, &NONE) };
+        Permissions::new(
+            [&state.guidance.tenant_policy.rules, permissions, of_operator],
+            [own_permissions, of_definition],
+            &state.meta.permissions,
+            &self.context_files,
+            mode.is_some_and(Mode::is_planning),
+        )
     }
 
     /// Returns what the rules of a session decide on a call.

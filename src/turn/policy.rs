@@ -24,24 +24,24 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use subject::Subject;
 
-/// Names of the layers in [`Permissions::layers`], in that order.
-const LAYERS: [&str; 3] = ["tenant", "deployment", "mode"];
-/// Names of the layers in [`Permissions::definition`], in that order.
-const DEFINITION_LAYERS: [&str; 2] = ["agent", "mode"];
+/// Number of layers of the operator: those of the tenant, the deployment and its mode.
+const OPERATOR: usize = 3;
+/// Number of layers that the user of the session cannot change: besides the operator's, those of the agent's definition
+/// and its mode.
+const FIXED: usize = OPERATOR + 2;
 
 /// Everything that decides on a call.
 #[derive(Clone, Debug)]
 pub struct Permissions<'a> {
-    /// Rules of the tenant, the deployment and its mode.
-    pub layers: Vec<&'a Rules>,
-    /// Rules of the agent's definition and its mode, which can only restrict what `layers` decide.
-    pub definition: Vec<&'a Rules>,
+    /// The rules of the operator; those of the agent's definition, which can only restrict what the former decide; those of
+    /// the session.
+    layers: [Layer<'a>; FIXED + 1],
     /// The rules and grants of the session.
-    pub session: &'a SessionPermissions,
+    session: &'a SessionPermissions,
     /// The files and folders whose edits by tools need the user's approval unless a rule of the operator says otherwise.
-    pub context_files: &'a [FilePath],
+    context_files: &'a [FilePath],
     /// Whether only read-only and control tools may run.
-    pub read_only: bool,
+    read_only: bool,
 }
 
 /// The decision on a call.
@@ -56,7 +56,7 @@ pub enum Verdict {
 }
 
 /// The rules of one layer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Layer<'a> {
     name: &'static str,
     default: Option<Policy>,
@@ -66,9 +66,14 @@ struct Layer<'a> {
 }
 
 impl<'a> Layer<'a> {
-    fn new(rules: &'a Rules, name: &'static str) -> Self {
+    fn new(name: &'static str, rules: &'a Rules) -> Self {
         let Rules { default, categories, tools, patterns } = rules;
         Self { name, default: *default, categories, tools, patterns }
+    }
+
+    fn of_session(session: &'a SessionPermissions) -> Self {
+        let SessionPermissions { default, categories, tools, patterns, .. } = session;
+        Self { name: "session", default: *default, categories, tools, patterns }
     }
 
     /// Returns the patterns that apply to the tool, without malformed ones.
@@ -78,7 +83,27 @@ impl<'a> Layer<'a> {
     }
 }
 
-impl Permissions<'_> {
+impl<'a> Permissions<'a> {
+    /// Collects the rules of the tenant, the deployment and its mode; those of the agent's definition and its mode; and
+    /// those of the session.
+    pub fn new(
+        [tenant, deployment, mode]: [&'a Rules; OPERATOR],
+        [agent, agent_mode]: [&'a Rules; FIXED - OPERATOR],
+        session: &'a SessionPermissions,
+        context_files: &'a [FilePath],
+        read_only: bool,
+    ) -> Self {
+        let layers = [
+            Layer::new("tenant", tenant),
+            Layer::new("deployment", deployment),
+            Layer::new("mode", mode),
+            Layer::new("agent", agent),
+            Layer::new("mode", agent_mode),
+            Layer::of_session(session),
+        ];
+        Self { layers, session, context_files, read_only }
+    }
+
     /// Decides on a call of `tool` with these arguments.
     pub fn decide(&self, tool: &ToolSpec, args: &Value) -> Verdict {
         let subjects = Subject::all(args);
@@ -89,7 +114,7 @@ impl Permissions<'_> {
         let fixed = self.fixed_layers();
         let fixed =
             fixed.iter().filter_map(|layers| policy(layers, &Grants::default(), tool, &subjects, built_in));
-        let all = policy(&self.layers(), &self.session.grants, tool, &subjects, built_in);
+        let all = policy(&self.layers, &self.session.grants, tool, &subjects, built_in);
         match (fixed.max(), all) {
             (Some((Policy::Deny, name)), _) | (_, Some((Policy::Deny, name))) => {
                 Verdict::Deny(format!("the rules of the {name} do not allow {}", tool.name))
@@ -112,31 +137,13 @@ impl Permissions<'_> {
         };
         self.deny_tool(tool).is_some()
             || self.fixed_layers().iter().any(|layers| denies(layers, &Grants::default()))
-            || denies(&self.layers(), &self.session.grants)
+            || denies(&self.layers, &self.session.grants)
     }
 
-    /// Returns the layers that the user of the session cannot change: first those of the tenant and the deployment, then
-    /// these with those of the agent's definition.
-    fn fixed_layers(&self) -> [Vec<Layer<'_>>; 2] {
-        let named = |(rules, name)| Layer::new(rules, name);
-        let layers: Vec<_> = self.layers.iter().copied().zip(LAYERS).map(named).collect();
-        let definition = self.definition.iter().copied().zip(DEFINITION_LAYERS).map(named);
-        let with_definition = layers.iter().copied().chain(definition).collect();
-        [layers, with_definition]
-    }
-
-    /// Returns all layers; the session's comes last.
-    fn layers(&self) -> Vec<Layer<'_>> {
-        let session = self.session;
-        let [_, mut layers] = self.fixed_layers();
-        layers.push(Layer {
-            name: "session",
-            default: session.default,
-            categories: &session.categories,
-            tools: &session.tools,
-            patterns: &session.patterns,
-        });
-        layers
+    /// Returns the layers that the user of the session cannot change: first those of the operator, then these with those of
+    /// the agent's definition.
+    fn fixed_layers(&self) -> [&[Layer<'_>]; 2] {
+        [&self.layers[..OPERATOR], &self.layers[..FIXED]]
     }
 
     /// Returns the built-in default for a call, if it may edit a context file.
@@ -152,7 +159,7 @@ impl Permissions<'_> {
         if self.read_only && !tool.control && !tool.effect.is_read() {
             return Some(format!("only read-only tools may run now, and {name} is not read-only"));
         }
-        self.layers().into_iter().find_map(|layer| {
+        self.layers.iter().find_map(|layer| {
             if layer.tools.get(name) == Some(&Policy::Deny) {
                 return Some(format!("a rule of the {} forbids {name}", layer.name));
             }
@@ -163,7 +170,7 @@ impl Permissions<'_> {
 
     /// Returns the reason why a call with these subjects is denied by a pattern, if it is.
     fn deny_subjects(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<String> {
-        self.layers().into_iter().find_map(|layer| {
+        self.layers.iter().find_map(|layer| {
             let mut denials = layer.patterns_of(tool).filter(|rule| rule.policy == Policy::Deny);
             let denied = denials.any(|rule| subjects.iter().any(|subject| subject.is_restricted_by(rule)));
             denied.then(|| format!("a rule of the {} forbids this call of {}", layer.name, tool.name))

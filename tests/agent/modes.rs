@@ -9,7 +9,7 @@ use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
 };
-use edge_harness::types::{BudgetPatch, Mode, Part, Problem, TurnOptions};
+use edge_harness::types::{BudgetPatch, Effect, Mode, Part, Problem, ToolSpec, TurnOptions};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -247,7 +247,8 @@ fn a_mode_restricts_calls_to_reads_and_by_its_rules() {
     let state = session.state().clone();
     let agent = host.agent();
     let permissions = agent.permissions(&state);
-    assert!(permissions.read_only);
     let (echo, _) = agent.toolkit().get("echo").unwrap();
-    assert!(permissions.hides(echo));
+    let other = |effect| ToolSpec { name: "other".into(), effect, control: false, ..echo.clone() };
+    assert!(permissions.hides(echo) && permissions.hides(&other(Effect::LocalWrite)));
+    assert!(!permissions.hides(&other(Effect::ReadOnly)));
 }

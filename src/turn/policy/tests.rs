@@ -45,6 +45,13 @@ fn rules(
     }
 }
 
+static NONE: Rules = Rules::new();
+
+/// Returns the permissions of a session to which only its own rules apply.
+fn of_session(session: &SessionPermissions) -> Permissions<'_> {
+    Permissions::new([&NONE; 3], [&NONE; 2], session, &[], false)
+}
+
 /// Returns session permissions with these rules.
 fn session(rules: Rules) -> SessionPermissions {
     let Rules { default, categories, tools, patterns } = rules;
@@ -131,7 +138,6 @@ fn every_decision_matches_the_table() {
     for (per_tool, pattern) in POLICIES.into_iter().flat_map(|a| POLICIES.map(|b| (a, b))) {
         for (category, default) in POLICIES.into_iter().flat_map(|a| POLICIES.map(|b| (a, b))) {
             let given = rules(per_tool, pattern, category, default);
-            let none = Rules::default();
             for bits in 0..32_u8 {
                 let flag = |bit: u8| bits & (1 << bit) != 0;
                 let (tool_grant, category_grant, yolo, read_only) = (flag(0), flag(1), flag(2), flag(3));
@@ -161,7 +167,7 @@ fn every_decision_matches_the_table() {
                     };
                     // In each layer: the tenant, the agent, the mode, the session.
                     for layer in 0..4 {
-                        let mut layers = vec![&none; 3];
+                        let mut layers = [&NONE; 3];
                         let own = match layers.get_mut(layer) {
                             Some(place) => {
                                 *place = &given;
@@ -171,13 +177,7 @@ fn every_decision_matches_the_table() {
                         };
                         row.operators = layer < 3;
                         let session = SessionPermissions { yolo, grants: grants.clone(), ..session(own) };
-                        let permissions = Permissions {
-                            layers,
-                            definition: Vec::new(),
-                            session: &session,
-                            context_files: &[],
-                            read_only,
-                        };
+                        let permissions = Permissions::new(layers, [&NONE; 2], &session, &[], read_only);
                         let verdict = permissions.decide(&spec, &args);
                         let context =
                             || format!("layer {layer}, {given:?}, {session:?}, {read_only}, {spec:?}");
@@ -205,27 +205,15 @@ fn the_stricter_of_two_layers_applies() {
     ];
     for make in kinds {
         for (first, second) in POLICIES.into_iter().flat_map(|a| POLICIES.map(|b| (a, b))) {
-            let (one, other, none) = (make(first), make(second), Rules::default());
+            let (one, other) = (make(first), make(second));
             let expected = first.max(second).unwrap_or(Policy::Ask);
             let defaults = SessionPermissions::default();
-            for layers in [vec![&one, &other, &none], vec![&none, &one, &other], vec![&other, &none, &one]] {
-                let permissions = Permissions {
-                    layers,
-                    definition: Vec::new(),
-                    session: &defaults,
-                    context_files: &[],
-                    read_only: false,
-                };
+            for layers in [[&one, &other, &NONE], [&NONE, &one, &other], [&other, &NONE, &one]] {
+                let permissions = Permissions::new(layers, [&NONE; 2], &defaults, &[], false);
                 assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
             }
             let own = session(one.clone());
-            let permissions = Permissions {
-                layers: vec![&other],
-                definition: Vec::new(),
-                session: &own,
-                context_files: &[],
-                read_only: false,
-            };
+            let permissions = Permissions::new([&other, &NONE, &NONE], [&NONE; 2], &own, &[], false);
             assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
         }
     }
@@ -233,25 +221,14 @@ fn the_stricter_of_two_layers_applies() {
 
 /// Returns the decision of a session with these permissions.
 fn decide(session: &SessionPermissions, tool: &ToolSpec, args: Value) -> Policy {
-    kind(
-        &Permissions {
-            layers: Vec::new(),
-            definition: Vec::new(),
-            session,
-            context_files: &[],
-            read_only: false,
-        }
-        .decide(tool, &args),
-    )
+    kind(&of_session(session).decide(tool, &args))
 }
 
 #[test]
 fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
     let files = ["AGENTS.md", "docs/style.md", "skills"].map(|path| FilePath::parse(path).unwrap());
     let verdict = |operators: &Rules, session: &SessionPermissions, tool: &ToolSpec, args: Value| {
-        let layers = vec![operators];
-        Permissions { layers, definition: Vec::new(), session, context_files: &files, read_only: false }
-            .decide(tool, &args)
+        Permissions::new([operators, &NONE, &NONE], [&NONE; 2], session, &files, false).decide(tool, &args)
     };
     let (edit, read) = (tool("write", Category::Edit), tool("read", Category::Read));
     let allow = |default| Rules { default: Some(default), ..Rules::default() };
@@ -301,13 +278,11 @@ fn a_definition_can_only_restrict_what_the_tenant_and_the_deployment_decide() {
         patterns: vec![pattern("**", Allow)],
         default: Some(Allow),
     };
-    let none = Rules::new();
     let session = SessionPermissions::default();
     let verdict = |deployment: &Rules, definition: &Rules, spec: &ToolSpec| {
-        let (layers, context_files) = (vec![&none, deployment], &[FilePath::parse("AGENTS.md").unwrap()]);
-        let definition = vec![definition, definition];
+        let files = [FilePath::parse("AGENTS.md").unwrap()];
         let permissions =
-            Permissions { layers, definition, session: &session, context_files, read_only: false };
+            Permissions::new([&NONE, deployment, &NONE], [definition; 2], &session, &files, false);
         let verdict = permissions.decide(spec, &json!({"path": "AGENTS.md"}));
         assert_eq!(permissions.hides(spec), kind(&verdict) == Deny, "{spec:?}");
         kind(&verdict)
@@ -322,9 +297,9 @@ fn a_definition_can_only_restrict_what_the_tenant_and_the_deployment_decide() {
         let open = rules(None, None, None, Some(Allow));
         assert_eq!(verdict(&open, &rules(Some(policy), None, None, None), &write), policy);
     }
-    assert_eq!(verdict(&none, &allows, &shell), Allow);
+    assert_eq!(verdict(&NONE, &allows, &shell), Allow);
     // The built-in default for context files is the operator's to lift.
-    assert_eq!(verdict(&none, &allows, &write), Ask);
+    assert_eq!(verdict(&NONE, &allows, &write), Ask);
 }
 
 #[test]
@@ -339,13 +314,7 @@ fn grants_apply_within_their_session() {
     assert_eq!(decide(&yolo, &write, json!({})), Allow);
     let denied = SessionPermissions { tools: [("write".into(), Deny)].into(), ..yolo };
     assert_eq!(decide(&denied, &write, json!({})), Deny);
-    let offered = Permissions {
-        layers: Vec::new(),
-        definition: Vec::new(),
-        session: &denied,
-        context_files: &[],
-        read_only: false,
-    };
+    let offered = of_session(&denied);
     assert!(offered.hides(&write) && !offered.hides(&shell));
     // An `ask` rule for a tool outranks a grant for its category.
     let mut granted = defaults;
@@ -362,38 +331,24 @@ fn grants_apply_within_their_session() {
     assert_eq!(decide(&git, &shell, json!({"command": "git push"})), Allow);
     assert_eq!(decide(&git, &shell, json!({"command": "git push --force origin"})), Deny);
     assert_eq!(decide(&git, &shell, json!({"command": "ls"})), Ask);
-    let offered = Permissions {
-        layers: Vec::new(),
-        definition: Vec::new(),
-        session: &git,
-        context_files: &[],
-        read_only: false,
-    };
+    let offered = of_session(&git);
     assert!(!offered.hides(&shell), "other calls of the tool may run");
 }
 
 #[test]
 fn a_denial_names_its_layer_and_rule() {
-    let (denies, none) = (rules(Some(Policy::Deny), None, None, None), Rules::default());
+    let denies = rules(Some(Policy::Deny), None, None, None);
     let defaults = SessionPermissions::default();
     let write = tool("write", Category::Edit);
     for (place, name) in ["tenant", "deployment", "mode", "agent", "mode"].into_iter().enumerate() {
-        let mut layers = vec![&none; 5];
-        *layers.get_mut(place).unwrap() = &denies;
-        let definition = layers.split_off(3);
-        let permissions =
-            Permissions { layers, definition, session: &defaults, context_files: &[], read_only: false };
+        let at = |own: usize| if own == place { &denies } else { &NONE };
+        let (operator, definition) = ([at(0), at(1), at(2)], [at(3), at(4)]);
+        let permissions = Permissions::new(operator, definition, &defaults, &[], false);
         let Verdict::Deny(reason) = permissions.decide(&write, &json!({})) else { panic!("denied") };
         assert_eq!(reason, format!("a rule of the {name} forbids write"));
     }
     let own = session(rules(None, None, Some(Policy::Deny), None));
-    let permissions = Permissions {
-        layers: Vec::new(),
-        definition: Vec::new(),
-        session: &own,
-        context_files: &[],
-        read_only: false,
-    };
+    let permissions = of_session(&own);
     let denied = Verdict::Deny("a rule of the session forbids all edit tools".into());
     assert_eq!(permissions.decide(&write, &json!({})), denied);
 }
@@ -595,13 +550,7 @@ fn control_tools_run_unless_a_rule_names_them() {
             ..Rules::default()
         };
         let defaults = SessionPermissions::default();
-        let permissions = Permissions {
-            layers: vec![&given],
-            definition: Vec::new(),
-            session: &defaults,
-            context_files: &[],
-            read_only: true,
-        };
+        let permissions = Permissions::new([&given, &NONE, &NONE], [&NONE; 2], &defaults, &[], true);
         assert_eq!(permissions.decide(&control, &args), Verdict::Allow);
         assert!(!permissions.hides(&control));
     }
@@ -694,7 +643,7 @@ proptest! {
     #[test]
     fn no_change_lifts_a_denial(changes in prop::collection::vec(any_change(), 0..12), edits in any::<bool>(),
                               path in "(\\./|/|b/\\.\\./)?(src/|a)x", command in "(git|rm|ls) x( ?[;|] ?(rm|git) y)?") {
-        let (mut layers, mut grants) = (vec![Rules::default(); 4], Grants::default());
+        let (mut layers, mut grants) = ([(); 4].map(|()| Rules::default()), Grants::default());
         let (mut yolo, mut read_only) = (false, false);
         let spec = if edits { tool("write", Category::Edit) } else { tool("shell", Category::Execute) };
         let args = if edits { json!({"path": path}) } else { json!({"command": command}) };
@@ -707,7 +656,8 @@ proptest! {
                 Change::ReadOnly(on) => read_only = on,
             }
             let own = SessionPermissions { yolo, grants: grants.clone(), ..session(layers[3].clone()) };
-            let permissions = Permissions { layers: layers[..3].iter().collect(), definition: Vec::new(), session: &own, context_files: &[], read_only };
+            let [tenant, deployment, mode, _] = &layers;
+            let permissions = Permissions::new([tenant, deployment, mode], [&NONE; 2], &own, &[], read_only);
             let verdict = permissions.decide(&spec, &args);
             let deny = Some(&Policy::Deny);
             // Denied by the tool, the category, or any single pattern on its own.
@@ -760,14 +710,7 @@ fn the_operators_rules_hold_against_the_user_and_say_who_decides() {
         ..SessionPermissions::default()
     };
     let decide = |rules: &Rules, session: &SessionPermissions| {
-        Permissions {
-            layers: vec![rules],
-            definition: Vec::new(),
-            session,
-            context_files: &[],
-            read_only: false,
-        }
-        .decide(&spec, &args)
+        Permissions::new([rules, &NONE, &NONE], [&NONE; 2], session, &[], false).decide(&spec, &args)
     };
     for ask in [json!("ask"), json!({"policy": "ask"}), json!({"policy": "ask", "by": "approver"})] {
         for rules in
