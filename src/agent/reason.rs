@@ -125,7 +125,7 @@ impl ReactAgent<'_> {
             return Ok(self.run_pre_reasoning(prepared).await?);
         };
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
-        let fixed = if known > 0 { known } else { self.fixed_tokens(&prepared.request) };
+        let fixed = if known > 0 { known } else { self.measure_fixed(&prepared.request).tokens };
         // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, &prepared.model, fixed)).await;
         prepared.request.messages = self.cx.messages();
@@ -142,19 +142,18 @@ impl ReactAgent<'_> {
         Ok(prepared)
     }
 
-    /// Returns the estimated tokens of a request that are not part of the conversation.
-    fn fixed_tokens(&self, request: &ModelRequest) -> u64 {
-        let texts = [&request.system, &request.volatile, &request.tail];
-        self.tools_digest(request).tokens + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
-    }
-
-    fn tools_digest(&self, request: &ModelRequest) -> SpecDigest {
-        if self.cx.state.has_chosen(&request.tools) {
+    /// Returns the estimated tokens of a request that are not part of the conversation, and the hash of its tools.
+    fn measure_fixed(&self, request: &ModelRequest) -> SpecDigest {
+        let mut measured = if self.cx.state.has_chosen(&request.tools) {
             self.agent.toolkit.digest(&request.tools)
         } else {
             // A hook has replaced the tools.
             request.tools.iter().map(|spec| SpecDigest::of(spec)).collect()
+        };
+        for text in [&request.system, &request.volatile, &request.tail] {
+            measured.tokens += tokens::of_text(text);
         }
+        measured
     }
 
     /// Runs the `PreReasoning` hooks and measures the request.
@@ -163,13 +162,10 @@ impl ReactAgent<'_> {
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
             hook.pre_reasoning(&mut event, self.cx).await?;
         }
-        self.cx.state.rendered(
-            &prepared.model,
-            &event.request.system,
-            self.tools_digest(&event.request).hash,
-        );
         prepared.request = event.request;
-        prepared.fixed = self.fixed_tokens(&prepared.request);
+        let SpecDigest { tokens, hash } = self.measure_fixed(&prepared.request);
+        self.cx.state.rendered(&prepared.model, &prepared.request.system, hash);
+        prepared.fixed = tokens;
         // Measured now, because the window may change before the response arrives.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(prepared)

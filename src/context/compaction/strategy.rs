@@ -4,7 +4,7 @@ use super::{
     CompactionSettings, Limits, Summarizer, prompt,
     reduce::{Reduction, View, reduce},
 };
-use crate::context::{ContextHandle, ContextStrategy};
+use crate::context::{ContextHandle, ContextStrategy, strategy::Fill};
 use crate::ports::{session_store::Select, within};
 use crate::session::{
     tokens,
@@ -41,14 +41,14 @@ impl Compaction {
         Self { settings, summarizer, busy: Rc::default() }
     }
 
-    fn limits(&self, cx: &ContextHandle) -> Limits {
-        let fill = cx.fill();
+    fn limits(&self, fill: &Fill) -> Limits {
         self.settings.limits(fill.window, fill.limit(), fill.fixed)
     }
 
     /// Returns why the context should be compacted, once it reaches `percent` of a limit.
     fn reason(&self, cx: &ContextHandle, percent: u64) -> Option<CompactReason> {
-        self.limits(cx).reason(cx.session().context().len(), cx.fill().total(), percent)
+        let fill = cx.fill();
+        self.limits(&fill).reason(cx.session().context().len(), fill.total(), percent)
     }
 
     /// Returns whether the last compaction failed or was interrupted recently.
@@ -78,7 +78,7 @@ impl Compaction {
         let own = |turn: &TurnId| messages.iter().position(|(message, _)| message.turn == *turn);
         let open_from = other_turn.as_ref().and_then(own).unwrap_or(usize::MAX);
         let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head, open_from };
-        let limits = self.limits(cx);
+        let limits = self.limits(&fill);
         let Some(mut reduction) = reduce(&view, &limits, reason, most) else { return Ok(false) };
         cx.record(vec![EventKind::CompactionStarted { reason }])?;
         if reduction.dropped == 0 {
