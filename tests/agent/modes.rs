@@ -5,11 +5,13 @@ use crate::{
     scripts::step_of,
     stage::Stage,
 };
+use edge_harness::agent::Settings;
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
 };
-use edge_harness::types::{BudgetPatch, Effect, Mode, Part, Problem, ToolSpec, TurnOptions};
+use edge_harness::turn::policy::Verdict;
+use edge_harness::types::{BudgetPatch, Decider, Effect, Mode, Part, Problem, ToolSpec, TurnOptions};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -251,4 +253,24 @@ fn a_mode_restricts_calls_to_reads_and_by_its_rules() {
     let other = |effect| ToolSpec { name: "other".into(), effect, control: false, ..echo.clone() };
     assert!(permissions.hides(echo) && permissions.hides(&other(Effect::LocalWrite)));
     assert!(!permissions.hides(&other(Effect::ReadOnly)));
+}
+
+#[test]
+fn a_mode_of_the_definition_cannot_lift_what_the_deployment_asks_about() {
+    let verdict = |own_modes| {
+        let settings = Settings {
+            permissions: serde_json::from_value(json!({"default": "ask"})).unwrap(),
+            modes: modes(json!([{"id": "open", "permissions": {"tools": {"echo": "allow"}}}])),
+            own_modes,
+            ..Settings::default()
+        };
+        let (stage, _) =
+            Stage::scripted(|_| answer(vec![]), move |builder| builder.settings(settings.clone()));
+        let (session, host) = (stage.session(), stage.host());
+        let (state, agent) = (session.state().clone(), host.agent());
+        let (echo, _) = agent.toolkit().get("echo").unwrap();
+        agent.verdict(&state, echo, &json!({}))
+    };
+    assert_eq!(verdict(false), Verdict::Allow, "a mode of the deployment");
+    assert_eq!(verdict(true), Verdict::Ask(Decider::Approver), "a mode of the definition");
 }

@@ -165,7 +165,7 @@ fn every_decision_matches_the_table() {
                         reads,
                         control,
                     };
-                    // In each layer: the tenant, the agent, the mode, the session.
+                    // In each layer: the tenant, the deployment, its mode, the session.
                     for layer in 0..4 {
                         let mut layers = [&NONE; 3];
                         let own = match layers.get_mut(layer) {
