@@ -337,10 +337,10 @@ impl HarnessAgent {
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
         let Settings { permissions, own_permissions, own_modes, .. } = &self.settings;
-        let (of_operator, of_definition) = if *own_modes { (&NONE, of_mode) } else { (of_mode, &NONE) };
+        let (operator_mode, agent_mode) = if *own_modes { (&NONE, of_mode) } else { (of_mode, &NONE) };
         Permissions::new(
-            [&state.guidance.tenant_policy.rules, permissions, of_operator],
-            [own_permissions, of_definition],
+            [&state.guidance.tenant_policy.rules, permissions, operator_mode],
+            [own_permissions, agent_mode],
             &state.meta.permissions,
             &self.context_files,
             mode.is_some_and(Mode::is_planning),

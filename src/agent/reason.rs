@@ -125,7 +125,7 @@ impl ReactAgent<'_> {
             return Ok(self.run_pre_reasoning(prepared).await?);
         };
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
-        let fixed = if known > 0 { known } else { self.measure_fixed(&prepared.request).tokens };
+        let fixed = if known > 0 { known } else { self.measure_fixed(&prepared.request).0 };
         // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, &prepared.model, fixed)).await;
         prepared.request.messages = self.cx.messages();
@@ -143,17 +143,15 @@ impl ReactAgent<'_> {
     }
 
     /// Returns the estimated tokens of a request that are not part of the conversation, and the hash of its tools.
-    fn measure_fixed(&self, request: &ModelRequest) -> SpecDigest {
-        let mut measured = if self.cx.state.has_chosen(&request.tools) {
+    fn measure_fixed(&self, request: &ModelRequest) -> (u64, [u8; 32]) {
+        let SpecDigest { tokens, hash } = if self.cx.state.has_chosen(&request.tools) {
             self.agent.toolkit.digest(&request.tools)
         } else {
             // A hook has replaced the tools.
             request.tools.iter().map(|spec| SpecDigest::of(spec)).collect()
         };
-        for text in [&request.system, &request.volatile, &request.tail] {
-            measured.tokens += tokens::of_text(text);
-        }
-        measured
+        let texts = [&request.system, &request.volatile, &request.tail];
+        (tokens + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>(), hash)
     }
 
     /// Runs the `PreReasoning` hooks and measures the request.
@@ -163,9 +161,9 @@ impl ReactAgent<'_> {
             hook.pre_reasoning(&mut event, self.cx).await?;
         }
         prepared.request = event.request;
-        let SpecDigest { tokens, hash } = self.measure_fixed(&prepared.request);
-        self.cx.state.rendered(&prepared.model, &prepared.request.system, hash);
-        prepared.fixed = tokens;
+        let (fixed, tools) = self.measure_fixed(&prepared.request);
+        self.cx.state.rendered(&prepared.model, &prepared.request.system, tools);
+        prepared.fixed = fixed;
         // Measured now, because the window may change before the response arrives.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(prepared)

@@ -38,8 +38,8 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     json::from_str(text).map_err(unreadable)
 }
 
-/// Parses a record without the intermediate value of [`decode`]. That adds code to the Worker, but is faster, and a
-/// session reads thousands of records.
+/// Parses a record directly from the text. [`decode`] would first build a value, from which a record would build another
+/// one, and a session reads thousands of records.
 ///
 /// # Errors
 /// If it cannot be parsed.

@@ -643,7 +643,7 @@ proptest! {
     #[test]
     fn no_change_lifts_a_denial(changes in prop::collection::vec(any_change(), 0..12), edits in any::<bool>(),
                               path in "(\\./|/|b/\\.\\./)?(src/|a)x", command in "(git|rm|ls) x( ?[;|] ?(rm|git) y)?") {
-        let (mut layers, mut grants) = ([(); 4].map(|()| Rules::default()), Grants::default());
+        let (mut layers, mut grants) = (<[Rules; 4]>::default(), Grants::default());
         let (mut yolo, mut read_only) = (false, false);
         let spec = if edits { tool("write", Category::Edit) } else { tool("shell", Category::Execute) };
         let args = if edits { json!({"path": path}) } else { json!({"command": command}) };
